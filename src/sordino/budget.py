@@ -1,0 +1,52 @@
+"""What may be spent, and between which data sets the guarantee holds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Relation(StrEnum):
+    """Which two data sets must be hard to tell apart."""
+
+    REPLACE_ONE = "replace_one"
+    """One record takes another value; the number of records is public. The five papers' definition."""
+
+    ADD_REMOVE = "add_remove"
+    """One record is present or absent; the number of records is private, a public count stands in for it."""
+
+    @property
+    def distance(self) -> int:
+        """How far a sum moves, in units of the largest contribution of one record."""
+        return 2 if self is Relation.REPLACE_ONE else 1
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An (epsilon, delta) guarantee to aim for, under a relation."""
+
+    epsilon: float
+    delta: float = 0.0
+    relation: Relation = Relation.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise ValueError(
+                f"epsilon is {self.epsilon}: it must be a positive finite number; "
+                "common choices lie between 0.1 and 10, smaller is more private."
+            )
+        if not 0 <= self.delta < 1:
+            raise ValueError(
+                f"delta is {self.delta}: it must lie in [0, 1), well below one over the number of records; "
+                "0 asks for pure differential privacy."
+            )
+        try:
+            object.__setattr__(self, "relation", Relation(self.relation))
+        except ValueError:
+            known = ", ".join(repr(str(r)) for r in Relation)
+            raise ValueError(f"relation is {self.relation!r}: it must be one of {known}.") from None
+
+    @property
+    def pure(self) -> bool:
+        return self.delta == 0

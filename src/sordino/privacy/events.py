@@ -1,0 +1,168 @@
+"""What happened, as frozen values. What it costs is the accountants' job.
+
+Noise is always stated relative to the sensitivity under the relation in force: `multiplier = std / sensitivity`,
+where replacing a record moves a sum of contributions of norm C by 2C and adding or removing one moves it by C.
+So the same number means the same thing to every accountant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise ValueError(sentence)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """value + N(0, std^2 I), std = multiplier * sensitivity."""
+
+    multiplier: float
+
+    def __post_init__(self) -> None:
+        _require(self.multiplier > 0, f"multiplier is {self.multiplier}: Gaussian noise needs a positive one.")
+
+
+@dataclass(frozen=True)
+class GaussianDP:
+    """Anything proved at least as private as telling N(0, 1) from N(mu, 1)."""
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        _require(self.mu >= 0 and math.isfinite(self.mu), f"mu is {self.mu}: it must be finite and not negative.")
+
+
+@dataclass(frozen=True)
+class PureDP:
+    """Anything proved (epsilon, 0)-private, such as the l2-Laplace mechanism."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        _require(
+            self.epsilon >= 0 and math.isfinite(self.epsilon),
+            f"epsilon is {self.epsilon}: a pure guarantee needs a finite one that is not negative.",
+        )
+
+
+@dataclass(frozen=True)
+class PoissonSampled:
+    """Every record enters the batch by its own coin of probability `rate`; then a Gaussian release of the sum."""
+
+    event: Gaussian
+    rate: float
+
+    def __post_init__(self) -> None:
+        _require(0 < self.rate <= 1, f"rate is {self.rate}: a sampling rate lies in (0, 1].")
+
+
+@dataclass(frozen=True)
+class FixedSizeSampled:
+    """A uniform batch of fixed size without replacement, rate = size / n; then a Gaussian release of the sum."""
+
+    event: Gaussian
+    rate: float
+
+    def __post_init__(self) -> None:
+        _require(0 < self.rate <= 1, f"rate is {self.rate}: a sampling rate lies in (0, 1].")
+
+
+@dataclass(frozen=True)
+class Approximate:
+    """A mechanism whose law is within `distance` (total variation) of one that satisfies `event`.
+
+    If the other satisfies (epsilon, delta), this one satisfies (epsilon, delta + (1 + e^epsilon) distance).
+    """
+
+    event: Event
+    distance: float
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.distance < 1, f"distance is {self.distance}: a total variation distance lies in [0, 1).")
+
+
+@dataclass(frozen=True)
+class Composed:
+    """All parts happened, each `count` times, later ones possibly chosen in view of earlier outputs."""
+
+    parts: tuple[tuple[Event, int], ...]
+
+    def __post_init__(self) -> None:
+        for _, count in self.parts:
+            _require(count >= 1 and count == int(count), f"count is {count}: an event happens a whole number of times.")
+
+
+Event = Gaussian | GaussianDP | PureDP | PoissonSampled | FixedSizeSampled | Approximate | Composed
+
+
+def repeat(event: Event, count: int) -> Event:
+    """`count` adaptive releases of the same event."""
+    return event if count == 1 else Composed(((event, int(count)),))
+
+
+def compose(*events: Event) -> Event:
+    """All of `events`, one after the other."""
+    return events[0] if len(events) == 1 else Composed(tuple((event, 1) for event in events))
+
+
+def flatten(event: Event) -> tuple[dict[Event, int], float]:
+    """The elementary events with their counts, and the total variation distance that adds up beside them."""
+    counts: dict[Event, int] = {}
+    distance = 0.0
+    for leaf, count, far in _walk(event, 1):
+        distance += far
+        if leaf is not None:
+            counts[leaf] = counts.get(leaf, 0) + count
+    return counts, distance
+
+
+def _walk(event: Event, count: int) -> Iterator[tuple[Event | None, int, float]]:
+    match event:
+        case Composed(parts):
+            for part, times in parts:
+                yield from _walk(part, count * times)
+        case Approximate(inner, distance):
+            yield None, 0, count * distance
+            yield from _walk(inner, count)
+        case _:
+            yield event, count, 0.0
+
+
+_KINDS: dict[str, type] = {
+    kind.__name__: kind for kind in (Gaussian, GaussianDP, PureDP, PoissonSampled, FixedSizeSampled, Approximate)
+}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """A plain dictionary that `from_json` reads back."""
+    match event:
+        case Composed(parts):
+            return {"kind": "Composed", "parts": [{"event": to_json(part), "count": count} for part, count in parts]}
+        case PoissonSampled(inner, rate) | FixedSizeSampled(inner, rate):
+            return {"kind": type(event).__name__, "event": to_json(inner), "rate": rate}
+        case Approximate(inner, distance):
+            return {"kind": "Approximate", "event": to_json(inner), "distance": distance}
+        case _:
+            return {"kind": type(event).__name__, **asdict(event)}
+
+
+def from_json(data: dict[str, Any]) -> Event:
+    """The event that `to_json` wrote; a sentence for anything else."""
+    try:
+        fields = dict(data)
+        kind = fields.pop("kind")
+        if kind == "Composed":
+            return Composed(tuple((from_json(part["event"]), part["count"]) for part in fields["parts"]))
+        if "event" in fields:
+            fields["event"] = from_json(fields["event"])
+        event: Event = _KINDS[kind](**fields)
+        return event
+    except (KeyError, TypeError, AttributeError) as error:
+        known = ", ".join([*_KINDS, "Composed"])
+        raise ValueError(f"not a privacy event ({error!r}): a 'kind' among {known} with its fields is needed.") from None
