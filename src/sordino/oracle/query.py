@@ -1,0 +1,26 @@
+"""What a method may ask of the records. A query knows how far one record can move its answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.budget import Relation
+from sordino.oracle.sampling import Batch
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """sum_{i in batch} clip(grad l(at; z_i), clip), a sum and not a mean: the method divides by a public count.
+
+    `at` is one parameter vector, or a stack of them (last axis) for as many independent runs side by side.
+    """
+
+    at: NDArray[np.float64]
+    clip: float
+    batch: Batch = None
+
+    def sensitivity(self, relation: Relation) -> float:
+        return relation.distance * self.clip

@@ -1,0 +1,106 @@
+r"""The public side of a training run: everything that may be known before a record is read.
+
+minimise over the domain   F(w) = (1/n) sum_i l(w; x_i, y_i) + r(w),      |x_i| <= row_norm
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from sordino.budget import Relation
+from sordino.domains import Array, Domain, Everywhere
+from sordino.losses import Loss
+from sordino.penalties import Penalty, Ridge
+
+
+class Constants(NamedTuple):
+    """The letters of the theorems. L bounds the data term's gradient only; beta and mu are those of F."""
+
+    L: float
+    beta: float
+    mu: float
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Public facts. `records` is n under replace-one, and a public stand-in for it under add/remove.
+
+    `features` counts the columns of a row as the model sees it, an intercept's constant column included.
+    """
+
+    records: int
+    features: int
+    loss: Loss
+    row_norm: float = 1.0
+    penalty: Penalty = field(default_factory=Ridge)
+    domain: Domain = field(default_factory=Everywhere)
+
+    def __post_init__(self) -> None:
+        if self.records < 1 or self.features < 1:
+            raise ValueError(
+                f"{self.records} records of {self.features} features: a problem needs at least one of each."
+            )
+        if self.row_norm is None or not (math.isfinite(self.row_norm) and self.row_norm > 0):
+            raise ValueError(
+                f"row_norm is {self.row_norm}: it must be a positive finite bound on each record's Euclidean norm "
+                "that does not come from the data itself (records above it are scaled down)."
+            )
+        if not math.isfinite(self.constants.L):
+            raise ValueError(
+                f"{type(self.loss).__name__} loss has no bounded gradient on an unbounded domain: "
+                "give the problem a Ball(radius) as its domain."
+            )
+
+    @property
+    def dim(self) -> int:
+        """The number of parameters."""
+        return self.features * self.loss.outputs
+
+    @property
+    def constants(self) -> Constants:
+        R, r = self.row_norm, self.penalty
+        # the penalty is left out of L: it is the same for neighbouring data sets
+        return Constants(
+            L=self.loss.lipschitz(R, self.domain.radius),
+            beta=self.loss.smoothness(R) + r.smoothness,
+            mu=max(0.0, r.convexity),
+        )
+
+    @property
+    def convex(self) -> bool:
+        return self.loss.convex and self.penalty.convexity >= 0
+
+    @property
+    def smooth(self) -> bool:
+        return math.isfinite(self.constants.beta)
+
+    @property
+    def radius(self) -> float:
+        r"""A public bound on |w*|: the domain's, or from mu/2 |w*|^2 <= F(w*) <= F(0) <= at_zero."""
+        mu = self.constants.mu
+        return min(self.domain.radius, math.sqrt(2 * self.loss.at_zero / mu) if mu > 0 else math.inf)
+
+    def gradient_sensitivity(self, relation: Relation) -> float:
+        """How far one record moves the gradient of F: 2L/n when it is replaced, L/n when added or removed."""
+        return relation.distance * self.constants.L / self.records
+
+    def start(self) -> Array:
+        """The first iterate: zero, because it must not depend on the records."""
+        return np.zeros(self.dim)
+
+    def require(self, method: str, *assumptions: str) -> None:
+        """Raise a sentence that names the first assumption of `method` this problem does not meet."""
+        remedies = {
+            "convex": "use a convex penalty such as Ridge, or a method for non-convex problems",
+            "smooth": "use a smooth loss (Logistic, Huber, HuberisedHinge, Softmax, Squared)",
+        }
+        for assumption in assumptions:
+            if not getattr(self, assumption):
+                raise ValueError(
+                    f"{method} needs a {assumption} objective: {type(self.loss).__name__} loss with "
+                    f"{type(self.penalty).__name__} is not; {remedies[assumption]}."
+                )
