@@ -44,4 +44,6 @@ class Ball:
 
     def project(self, w: Array) -> Array:
         norm = np.linalg.norm(w, axis=-1, keepdims=True)
-        return w * np.minimum(1.0, self.radius / np.maximum(norm, np.finfo(float).tiny))
+        # a point inside is multiplied by exactly one
+        projected: Array = w * (self.radius / np.maximum(norm, self.radius))
+        return projected

@@ -19,15 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Step = float | Array
 
 
 class Loss(Protocol):
     """A record's loss as a function of its score (or scores, last axis)."""
 
-    outputs: int
-    convex: bool
-    hessian_rank: int
-
+    @property
+    def outputs(self) -> int: ...
+    @property
+    def convex(self) -> bool: ...
+    @property
+    def hessian_rank(self) -> int: ...
     @property
     def at_zero(self) -> float: ...
     def lipschitz(self, row_norm: float, radius: float) -> float: ...
@@ -42,6 +45,11 @@ def _positive(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value}: it must be a positive finite number.")
 
 
+def _positive_or_infinite(name: str, value: float) -> None:
+    if not value > 0:
+        raise ValueError(f"{name} is {value}: it must be positive, or left infinite when no bound is public.")
+
+
 @dataclass(frozen=True)
 class _Scalar:
     """What the losses of one score share: convex, a rank-one Hessian, L = slope_bound R, beta = curvature_bound R^2."""
@@ -49,7 +57,10 @@ class _Scalar:
     outputs: ClassVar[int] = 1
     convex: ClassVar[bool] = True
     hessian_rank: ClassVar[int] = 1
-    slope_bound: ClassVar[float] = 1.0
+
+    @property
+    def slope_bound(self) -> float:
+        return 1.0
 
     @property
     def curvature_bound(self) -> float:
@@ -81,8 +92,8 @@ class Logistic(_Scalar):
         return -y * _sigmoid(-y * score)
 
     def curvature(self, score: Array, y: Array) -> Array:
-        p = _sigmoid(score)
-        return p * (1 - p)
+        # sigma(a) sigma(-a) rather than p (1 - p), which is zero once p rounds to one
+        return _sigmoid(score) * _sigmoid(-score)
 
 
 @dataclass(frozen=True)
@@ -101,11 +112,11 @@ class Softmax:
             raise ValueError(f"classes is {self.classes}: a softmax loss needs at least two.")
 
     @property
-    def outputs(self) -> int:  # type: ignore[override]
+    def outputs(self) -> int:
         return self.classes
 
     @property
-    def hessian_rank(self) -> int:  # type: ignore[override]
+    def hessian_rank(self) -> int:
         return self.classes - 1
 
     @property
@@ -121,7 +132,9 @@ class Softmax:
     def value(self, score: Array, y: Array) -> Array:
         top = score.max(axis=-1)
         chosen = np.take_along_axis(score, y.astype(int)[..., None], axis=-1)[..., 0]
-        return top + np.log(np.exp(score - top[..., None]).sum(axis=-1)) - chosen
+        # the two scores first: their difference is small where each may be large
+        value: Array = (top - chosen) + np.log(np.exp(score - top[..., None]).sum(axis=-1))
+        return value
 
     def slope(self, score: Array, y: Array) -> Array:
         p = _softmax(score)
@@ -148,6 +161,10 @@ class Squared(_Scalar):
         _positive("target_bound", self.target_bound)
 
     @property
+    def slope_bound(self) -> float:
+        return math.inf
+
+    @property
     def curvature_bound(self) -> float:
         return 1.0
 
@@ -159,23 +176,21 @@ class Squared(_Scalar):
         return row_norm * (row_norm * radius + self.target_bound)
 
     def value(self, score: Array, y: Array) -> Array:
-        return 0.5 * self._residual(score, y) ** 2
+        return 0.5 * (score - _within(y, self.target_bound)) ** 2
 
     def slope(self, score: Array, y: Array) -> Array:
-        return self._residual(score, y)
+        return score - _within(y, self.target_bound)
 
     def curvature(self, score: Array, y: Array) -> Array:
         return np.ones_like(score)
-
-    def _residual(self, score: Array, y: Array) -> Array:
-        return score - np.clip(y, -self.target_bound, self.target_bound)
 
 
 @dataclass(frozen=True)
 class Huber(_Scalar):
     r"""r = a - y.   phi = r^2/2 where |r| <= k = threshold, else k|r| - k^2/2;   |phi'| <= k,   phi'' <= 1.
 
-    The slope is bounded whatever y is. `target_bound` is only needed to bound the loss at zero.
+    The slope is bounded whatever y is. `target_bound` is only needed to bound the loss at zero; targets are clipped
+    to it, so that the bound holds.
     """
 
     threshold: float = 1.0
@@ -183,11 +198,10 @@ class Huber(_Scalar):
 
     def __post_init__(self) -> None:
         _positive("threshold", self.threshold)
-        if not self.target_bound > 0:
-            raise ValueError(f"target_bound is {self.target_bound}: it must be positive (or left infinite).")
+        _positive_or_infinite("target_bound", self.target_bound)
 
     @property
-    def slope_bound(self) -> float:  # type: ignore[override]
+    def slope_bound(self) -> float:
         return self.threshold
 
     @property
@@ -200,14 +214,14 @@ class Huber(_Scalar):
         return Y**2 / 2 if k >= Y else k * Y - k**2 / 2
 
     def value(self, score: Array, y: Array) -> Array:
-        r, k = np.abs(score - y), self.threshold
+        r, k = np.abs(score - _within(y, self.target_bound)), self.threshold
         return np.where(r <= k, 0.5 * r**2, k * r - 0.5 * k**2)
 
     def slope(self, score: Array, y: Array) -> Array:
-        return np.clip(score - y, -self.threshold, self.threshold)
+        return np.clip(score - _within(y, self.target_bound), -self.threshold, self.threshold)
 
     def curvature(self, score: Array, y: Array) -> Array:
-        return (np.abs(score - y) <= self.threshold).astype(float)
+        return (np.abs(score - _within(y, self.target_bound)) <= self.threshold).astype(float)
 
 
 @dataclass(frozen=True)
@@ -263,7 +277,7 @@ class Hinge(_Kinked):
     def slope(self, score: Array, y: Array) -> Array:
         return np.where(y * score < 1, -y, 0.0)
 
-    def prox(self, score: Array, y: Array, step: float) -> Array:
+    def prox(self, score: Array, y: Array, step: Step) -> Array:
         """argmin_p phi(p) + (p - a)^2 / (2 step): the margin moves up by at most `step`, and not past 1."""
         m = y * score
         return y * np.where(m >= 1, m, np.minimum(1.0, m + step))
@@ -271,23 +285,26 @@ class Hinge(_Kinked):
 
 @dataclass(frozen=True)
 class Absolute(_Kinked):
-    r"""phi = |a - y|,   |phi'| <= 1."""
+    r"""phi = |a - y|,   |phi'| <= 1.   Targets are clipped to `target_bound`, which only bounds the loss at zero."""
 
     target_bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        _positive_or_infinite("target_bound", self.target_bound)
 
     @property
     def at_zero(self) -> float:
         return self.target_bound
 
     def value(self, score: Array, y: Array) -> Array:
-        return np.abs(score - y)
+        return np.abs(score - _within(y, self.target_bound))
 
     def slope(self, score: Array, y: Array) -> Array:
-        return np.sign(score - y)
+        return np.sign(score - _within(y, self.target_bound))
 
-    def prox(self, score: Array, y: Array, step: float) -> Array:
+    def prox(self, score: Array, y: Array, step: Step) -> Array:
         """The score moves towards y by at most `step`."""
-        return score - np.clip(score - y, -step, step)
+        return score - np.clip(score - _within(y, self.target_bound), -step, step)
 
 
 @dataclass(frozen=True)
@@ -300,9 +317,10 @@ class Pinball(_Kinked):
     def __post_init__(self) -> None:
         if not 0 < self.quantile < 1:
             raise ValueError(f"quantile is {self.quantile}: it must lie strictly between 0 and 1.")
+        _positive_or_infinite("target_bound", self.target_bound)
 
     @property
-    def slope_bound(self) -> float:  # type: ignore[override]
+    def slope_bound(self) -> float:
         return max(self.quantile, 1 - self.quantile)
 
     @property
@@ -310,16 +328,16 @@ class Pinball(_Kinked):
         return self.slope_bound * self.target_bound
 
     def value(self, score: Array, y: Array) -> Array:
-        r = y - score
+        r = _within(y, self.target_bound) - score
         return np.maximum(self.quantile * r, (self.quantile - 1) * r)
 
     def slope(self, score: Array, y: Array) -> Array:
-        r = y - score
+        r = _within(y, self.target_bound) - score
         return np.where(r > 0, -self.quantile, np.where(r < 0, 1 - self.quantile, 0.0))
 
-    def prox(self, score: Array, y: Array, step: float) -> Array:
+    def prox(self, score: Array, y: Array, step: Step) -> Array:
         """The score moves towards y by at most step * tau from below and step * (1 - tau) from above."""
-        return score + np.clip(y - score, step * (self.quantile - 1), step * self.quantile)
+        return score + np.clip(_within(y, self.target_bound) - score, step * (self.quantile - 1), step * self.quantile)
 
 
 @dataclass(frozen=True)
@@ -332,34 +350,40 @@ class EpsilonInsensitive(_Kinked):
     def __post_init__(self) -> None:
         if not (math.isfinite(self.tolerance) and self.tolerance >= 0):
             raise ValueError(f"tolerance is {self.tolerance}: it must be finite and not negative.")
+        _positive_or_infinite("target_bound", self.target_bound)
 
     @property
     def at_zero(self) -> float:
         return max(0.0, self.target_bound - self.tolerance)
 
     def value(self, score: Array, y: Array) -> Array:
-        return np.maximum(0.0, np.abs(score - y) - self.tolerance)
+        return np.maximum(0.0, np.abs(score - _within(y, self.target_bound)) - self.tolerance)
 
     def slope(self, score: Array, y: Array) -> Array:
-        r = score - y
+        r = score - _within(y, self.target_bound)
         return np.where(np.abs(r) > self.tolerance, np.sign(r), 0.0)
 
-    def prox(self, score: Array, y: Array, step: float) -> Array:
+    def prox(self, score: Array, y: Array, step: Step) -> Array:
         """A residual outside the tube moves towards it by at most `step`."""
-        r = score - y
-        outside = np.maximum(0.0, np.abs(r) - self.tolerance)
-        return score - np.sign(r) * np.minimum(outside, step)
+        r = score - _within(y, self.target_bound)
+        return score - np.clip(r - np.clip(r, -self.tolerance, self.tolerance), -step, step)
+
+
+def _within(y: Array, bound: float) -> Array:
+    return y if math.isinf(bound) else np.clip(y, -bound, bound)
 
 
 def _sigmoid(a: Array) -> Array:
     # exp of a non-positive number only, so that nothing overflows
     e = np.exp(-np.abs(a))
-    return np.where(a >= 0, 1.0, e) / (1 + e)
+    p: Array = np.where(a >= 0, 1.0, e) / (1 + e)
+    return p
 
 
 def _softmax(score: Array) -> Array:
-    e: Array = np.exp(score - score.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
+    e = np.exp(score - score.max(axis=-1, keepdims=True))
+    p: Array = e / e.sum(axis=-1, keepdims=True)
+    return p
 
 
 LOSSES: dict[str, Any] = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -40,10 +41,10 @@ class Problem:
     domain: Domain = field(default_factory=Everywhere)
 
     def __post_init__(self) -> None:
-        if self.records < 1 or self.features < 1:
-            raise ValueError(
-                f"{self.records} records of {self.features} features: a problem needs at least one of each."
-            )
+        # an infinite or missing count would make the sensitivity 0 or nan, and the noise with it
+        for name, count in (("records", self.records), ("features", self.features)):
+            if not (isinstance(count, Integral) and count >= 1):
+                raise ValueError(f"{name} is {count!r}: a problem needs a whole number of {name}, at least one.")
         if self.row_norm is None or not (math.isfinite(self.row_norm) and self.row_norm > 0):
             raise ValueError(
                 f"row_norm is {self.row_norm}: it must be a positive finite bound on each record's Euclidean norm "
