@@ -1,0 +1,49 @@
+# From a machine that has Python 3.11 to 3.13 and make, nothing else: every target builds what it needs first.
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
+ENV := .venv
+READY := $(ENV)/.ready
+
+# xdist gives every core a process of its own: a pool of threads inside each would only fight over the cores
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+PYTEST := $(ONE_THREAD) $(ENV)/bin/python -m pytest -n auto --dist worksteal
+
+.PHONY: help demo test slow audit lint bench
+
+help:
+	@echo "make demo    train, certify and verify a model on generated records"
+	@echo "make test    the tests, in parallel"
+	@echo "make slow    the tests that take more than a few seconds"
+	@echo "make audit   thousands of training runs that measure the privacy loss"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   every benchmark's table; DATA=folder names the data sets"
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }
+	@test -x $(ENV)/bin/python || $(PYTHON) -m venv $(ENV)
+	@$(ENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: $(READY)
+	@$(ENV)/bin/python examples/demo.py
+
+test: $(READY)
+	@$(PYTEST) -m "not audit and not slow"
+
+slow: $(READY)
+	@$(PYTEST) -m slow
+
+audit: $(READY)
+	@$(PYTEST) -m audit
+
+lint: $(READY)
+	@$(ENV)/bin/ruff check --quiet .
+	@$(ENV)/bin/ruff format --quiet --check .
+	@$(ENV)/bin/mypy --no-error-summary
+
+bench: $(READY)
+	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do \
+		echo "== $$script"; \
+		$(if $(DATA),SORDINO_DATA="$(abspath $(DATA))") $(ENV)/bin/python $$script; \
+	done
