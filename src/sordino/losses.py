@@ -4,6 +4,7 @@ Every class states its formula and the constants that decide the noise, for rows
 
     lipschitz(R, D)    bound on |grad l| over all records (and over |w| <= D where that is needed)
     smoothness(R)      bound on |Hessian l|, infinite for a loss with a kink
+    trace(R)           bound on the Hessian's trace: what isotropic noise in w costs, twice over
     at_zero            bound on l(0; x, y), the value at w = 0
 
 The bounds hold for every possible record, so they may be printed. None of them is ever measured.
@@ -35,6 +36,7 @@ class Loss(Protocol):
     def at_zero(self) -> float: ...
     def lipschitz(self, row_norm: float, radius: float) -> float: ...
     def smoothness(self, row_norm: float) -> float: ...
+    def trace(self, row_norm: float) -> float: ...
     def value(self, score: Array, y: Array) -> Array: ...
     def slope(self, score: Array, y: Array) -> Array: ...
     def curvature(self, score: Array, y: Array) -> Array: ...
@@ -72,6 +74,9 @@ class _Scalar:
     def smoothness(self, row_norm: float) -> float:
         return self.curvature_bound * row_norm**2
 
+    def trace(self, row_norm: float) -> float:
+        return self.smoothness(row_norm)
+
 
 @dataclass(frozen=True)
 class Logistic(_Scalar):
@@ -100,8 +105,8 @@ class Logistic(_Scalar):
 class Softmax:
     r"""y in {0, .., K-1}, one score per class.   l = log sum_j exp(a_j) - a_y.
 
-    The gradient in the scores is p - e_y with |p - e_y| <= sqrt(2); the Hessian diag(p) - p p' has norm at most 1/2
-    and rank at most K - 1.
+    The gradient in the scores is p - e_y with |p - e_y| <= sqrt(2); the Hessian diag(p) - p p' has norm at most 1/2,
+    rank at most K - 1 and trace at most 1 - 1/K.
     """
 
     classes: int
@@ -128,6 +133,10 @@ class Softmax:
 
     def smoothness(self, row_norm: float) -> float:
         return 0.5 * row_norm**2
+
+    def trace(self, row_norm: float) -> float:
+        # tr(diag(p) - p p') = 1 - |p|^2
+        return (1 - 1 / self.classes) * row_norm**2
 
     def value(self, score: Array, y: Array) -> Array:
         top = score.max(axis=-1)

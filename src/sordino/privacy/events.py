@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from sordino import wire
 
 
 def _require(holds: bool, sentence: str) -> None:
@@ -135,34 +137,19 @@ def _walk(event: Event, count: int) -> Iterator[tuple[Event | None, int, float]]
 
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Gaussian, GaussianDP, PureDP, PoissonSampled, FixedSizeSampled, Approximate)
+    kind.__name__: kind for kind in (Gaussian, GaussianDP, PureDP, PoissonSampled, FixedSizeSampled, Approximate, Composed)
 }
 
 
 def to_json(event: Event) -> dict[str, Any]:
     """A plain dictionary that `from_json` reads back."""
-    match event:
-        case Composed(parts):
-            return {"kind": "Composed", "parts": [{"event": to_json(part), "count": count} for part, count in parts]}
-        case PoissonSampled(inner, rate) | FixedSizeSampled(inner, rate):
-            return {"kind": type(event).__name__, "event": to_json(inner), "rate": rate}
-        case Approximate(inner, distance):
-            return {"kind": "Approximate", "event": to_json(inner), "distance": distance}
-        case _:
-            return {"kind": type(event).__name__, **asdict(event)}
+    plain: dict[str, Any] = wire.to_plain(event)
+    return plain
 
 
-def from_json(data: dict[str, Any]) -> Event:
+def from_json(data: Any) -> Event:
     """The event that `to_json` wrote; a sentence for anything else."""
-    try:
-        fields = dict(data)
-        kind = fields.pop("kind")
-        if kind == "Composed":
-            return Composed(tuple((from_json(part["event"]), part["count"]) for part in fields["parts"]))
-        if "event" in fields:
-            fields["event"] = from_json(fields["event"])
-        event: Event = _KINDS[kind](**fields)
-        return event
-    except (KeyError, TypeError, AttributeError) as error:
-        known = ", ".join([*_KINDS, "Composed"])
-        raise ValueError(f"not a privacy event ({error!r}): a 'kind' among {known} with its fields is needed.") from None
+    event = wire.from_plain(data, _KINDS)
+    if not isinstance(event, Event):
+        raise ValueError(f"not a privacy event: a dictionary with a 'kind' among {', '.join(_KINDS)} is needed.")
+    return event

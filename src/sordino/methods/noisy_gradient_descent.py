@@ -1,0 +1,142 @@
+r"""Full-batch noisy gradient descent, DP-GD (Zhou et al. 2020, Algorithm 1; Yu et al. 2020, Algorithm 1).
+
+    g_t = (1/n) sum_i clip(grad l(w_t; z_i), C) + N(0, sigma^2 I)
+    w_{t+1} = Pi( w_t - eta (g_t + grad r(w_t)) ),   t < T
+
+One record moves the sum by Delta = 2C (replace-one) or C (add/remove). With multiplier m = n sigma / Delta the cost is
+A_T/m in Gaussian differential privacy, where A_T depends on what is released:
+
+    average, trajectory, or a non-convex objective:    A_T = sqrt(T)
+    last or random iterate of a convex, smooth one:    the least of sqrt(T) and the last-iterate factors of
+                                                       Bok, Su & Altschuler 2024 (see privacy.last_iterate)
+
+A random iterate stops at an index drawn without looking at the records and is accounted as the longest run. Clipping
+below the Lipschitz constant keeps the gradient of a convex smooth (Huberised) loss when there is one score per record;
+with several scores it does not, and composition is used.
+
+`calibration="paper"` takes sigma = 2 sqrt(2) L sqrt(T log(1/delta)) / (n epsilon) (Yu et al. 2020, Theorem 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sordino.budget import Budget
+from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
+from sordino.methods.schedule import balanced_descent
+from sordino.oracle.protocol import Oracle
+from sordino.oracle.query import Gradient
+from sordino.privacy.calibrate import calibrate
+from sordino.privacy.events import Approximate, Event, GaussianDP, repeat
+from sordino.privacy.last_iterate import last_iterate_factor
+from sordino.privacy.noise import GaussianNoise
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+from sordino.progress import steps
+
+Released = Literal["last", "average", "random", "trajectory"]
+
+
+@dataclass(frozen=True)
+class NoisyGradientDescentPlan:
+    """Every number of the run. `amplification` is A_T; `noise` is added to sums of clipped gradients."""
+
+    steps: int
+    step_size: float
+    clip: float
+    release: Released
+    amplification: float
+    noise: GaussianNoise
+
+    @property
+    def event(self) -> Event:
+        return _event(self.noise, self.steps, self.amplification)
+
+
+@dataclass(frozen=True)
+class NoisyGradientDescent:
+    """Noise in every step. `steps=None` and `step_size=None` balance the predicted error on public facts alone.
+
+    `radius` is a public guess of |w*| for that balance, used where neither the penalty nor the domain bounds it.
+    """
+
+    steps: int | None = None
+    step_size: float | None = None
+    clip: float | None = None
+    release: Released = "last"
+    radius: float | None = None
+    calibration: Calibration = "tight"
+
+    def plan(self, problem: Problem, budget: Budget) -> NoisyGradientDescentPlan:
+        problem.require("noisy gradient descent", "smooth")
+        require_delta("noisy gradient descent", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
+        require_paper_setting(self.calibration, budget, "Yu et al. 2020")
+        if self.release not in ("last", "average", "random", "trajectory"):
+            raise ValueError(f"release is {self.release!r}: it must be 'last', 'average', 'random' or 'trajectory'.")
+        L = problem.constants.L
+        C = min(L, self.clip or L)
+        T, eta = self._descent(problem, budget)
+        A = self._amplification(problem, budget, T, eta, C)
+        Delta, d = budget.relation.distance * C, problem.dim
+        if self.calibration == "paper":
+            std = 2 * math.sqrt(2) * L * math.sqrt(T * math.log(1 / budget.delta)) / budget.epsilon
+            noise = GaussianNoise(Delta, std, d)
+        else:
+            multiplier = calibrate(lambda m: _event(GaussianNoise.at(m, Delta, d), T, A), budget)
+            noise = GaussianNoise.at(multiplier, Delta, d)
+        return NoisyGradientDescentPlan(T, eta, C, self.release, A, noise)
+
+    def run(
+        self,
+        plan: NoisyGradientDescentPlan,
+        problem: Problem,
+        oracle: Oracle,
+        randomness: Randomness,
+        start: Array | None = None,
+    ) -> Release:
+        n, eta, project = problem.records, plan.step_size, problem.domain.project
+        last = plan.steps
+        if plan.release == "random":
+            last = int(randomness.sampling.generator.integers(1, plan.steps, endpoint=True))
+        w = problem.start() if start is None else start
+        path = [w] if plan.release == "trajectory" else []
+        total = np.zeros_like(w)
+        for _ in steps(last):
+            g = oracle.release(Gradient(at=w, clip=plan.clip), plan.noise, randomness) / n
+            w = project(w - eta * (g + problem.penalty.gradient(w)))
+            if plan.release == "average":
+                total += w
+            if plan.release == "trajectory":
+                path.append(w)
+        if plan.release == "average":
+            w = total / last
+        return Release(np.stack(path) if path else w, plan.event)
+
+    def _descent(self, problem: Problem, budget: Budget) -> tuple[int, float]:
+        if self.steps is not None and self.steps < 1:
+            raise ValueError(f"steps is {self.steps}: at least one step is needed.")
+        if self.step_size is not None and not self.step_size > 0:
+            raise ValueError(f"step_size is {self.step_size}: it must be positive.")
+        if self.steps and self.step_size:
+            return self.steps, self.step_size
+        return balanced_descent(problem, budget, self.steps, self.step_size, self.radius)
+
+    def _amplification(self, problem: Problem, budget: Budget, T: int, eta: float, C: float) -> float:
+        L, beta, mu = problem.constants
+        contracts = problem.convex and eta <= 2 / beta and (C >= L or problem.loss.outputs == 1)
+        if self.release in ("average", "trajectory") or not contracts:
+            return math.sqrt(T)
+        c = max(abs(1 - eta * mu), abs(1 - eta * beta))
+        # how many one-record steps the domain is wide
+        width = 2 * problem.domain.radius / (eta * budget.relation.distance * C / problem.records)
+        return last_iterate_factor(T, c, width)
+
+
+def _event(noise: GaussianNoise, T: int, A: float) -> Event:
+    if math.sqrt(T) == A:
+        return repeat(noise.event, T)
+    return Approximate(GaussianDP(A / noise.multiplier), T * noise.distance)

@@ -1,0 +1,74 @@
+r"""How long to descend, from public facts alone.
+
+For a quadratic picture of the objective with T steps of size eta, tau = eta T:
+
+    bias(tau)    = (1/2) R0^2 max_{mu <= lambda <= beta} lambda (1 - eta lambda)^{2T}
+    noise(tau)   = (1/2) eta sigma^2 d (1 - (1 - eta h)^{2T}) / (2 - eta h),     h = mu + tr(Hessian)/d
+
+with sigma the noise on the mean gradient that the budget asks for after T steps. At a given tau more and smaller steps
+change neither by much, so tau is chosen first, with eta = 1/beta, and then T.
+
+R0 guesses |w*|. It is a guess for accuracy's sake: a wrong one costs accuracy, never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sordino.budget import Budget
+from sordino.privacy.accountants import gdp_mu
+from sordino.privacy.last_iterate import last_iterate_factor
+from sordino.problem import Problem
+
+FEWEST_STEPS = 25
+MOST_STEPS = 2000
+
+_TYPICAL_MARGIN = 2.7
+"""The score of a confident prediction: odds of about 15 to 1."""
+
+
+def expected_radius(problem: Problem, guess: float | None = None) -> float:
+    """R0: the guess, or a score of typical size spread over features of comparable size, within the public bound."""
+    if guess is None:
+        score = min(getattr(problem.loss, "target_bound", math.inf), _TYPICAL_MARGIN)
+        guess = score * math.sqrt(problem.features) / problem.row_norm
+    return min(guess, problem.radius)
+
+
+def predicted_excess(problem: Problem, budget: Budget, T: int, eta: float, R0: float) -> float:
+    """bias + noise of T steps of size eta whose last iterate is released."""
+    _, beta, mu = problem.constants
+    d = problem.dim
+    # the maximum of lambda (1 - eta lambda)^{2T} inside [mu, beta] is at 1/(eta (2T + 1))
+    turning = min(max(1 / (eta * (2 * T + 1)), mu), beta)
+    bias = 0.5 * R0**2 * max(h * abs(1 - eta * h) ** (2 * T) for h in (turning, beta))
+
+    c = max(abs(1 - eta * mu), abs(1 - eta * beta))
+    Delta_g = problem.gradient_sensitivity(budget.relation)
+    A = last_iterate_factor(T, c, 2 * problem.domain.radius / (eta * Delta_g)) if problem.convex else math.sqrt(T)
+    sigma = Delta_g * A / gdp_mu(budget.epsilon, budget.delta)
+    h = mu + problem.loss.trace(problem.row_norm) / d
+    noise = 0.5 * eta * sigma**2 * d * (1 - abs(1 - eta * h) ** (2 * T)) / (2 - eta * h)
+    return bias + noise
+
+
+def balanced_descent(
+    problem: Problem, budget: Budget, steps: int | None, step_size: float | None, radius: float | None
+) -> tuple[int, float]:
+    """(T, eta) of the least predicted excess; a number that is given stays as it is."""
+    beta = problem.constants.beta
+    R0 = expected_radius(problem, radius)
+
+    def excess(T: int, eta: float) -> float:
+        return predicted_excess(problem, budget, T, eta, R0)
+
+    lengths = np.unique(np.geomspace(1, 1e6, 400).astype(int))
+    if step_size is not None:
+        candidates = [int(T) for T in lengths if T <= MOST_STEPS]
+        return min(candidates, key=lambda T: excess(T, step_size)), step_size
+    tau = min((int(T) for T in lengths), key=lambda T: excess(T, 1 / beta)) / beta
+    T = steps or min(max(math.ceil(tau * beta), FEWEST_STEPS), MOST_STEPS)
+    # a longer step than 1/beta makes up for missing steps, up to where descent stays stable
+    return T, min(tau / T, 1.9 / beta)

@@ -1,0 +1,113 @@
+"""Plan, run, certify: the one path from public facts and records to a released model."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino import wire
+from sordino.budget import Budget
+from sordino.certificate import Certificate
+from sordino.oracle.rows import Rows
+from sordino.privacy.accountants import guarantee
+from sordino.privacy.events import Event
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+
+
+class PrivacyWarning(UserWarning):
+    """Something that weakens what a guarantee means, though not whether it holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    weights: NDArray[np.float64]
+    certificate: Certificate
+
+
+def train(
+    problem: Problem,
+    budget: Budget,
+    method: Any,
+    oracle: Any,
+    randomness: Randomness | None = None,
+    rows: Rows | None = None,
+    enforced: tuple[str, ...] = (),
+    assumed: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Trained:
+    """Follow `method` on the oracle's records and say what was guaranteed.
+
+    `enforced` and `assumed` are sentences for the certificate: what was made true of every record, and what was taken
+    as public on the caller's word.
+    """
+    randomness = Randomness.system() if randomness is None else randomness
+    _warn(problem, budget)
+    plan = method.plan(problem, budget)
+    # account before a record is touched: what cannot be certified is not run
+    stated, remarks = _state(plan.event, method, budget)
+    release = method.run(plan, problem, oracle, randomness)
+    certificate = Certificate(
+        epsilon=stated,
+        delta=budget.delta,
+        relation=budget.relation,
+        requested=budget,
+        problem=problem,
+        method=method,
+        plan=wire.to_plain(plan),
+        event=release.event,
+        accountant=(earned := guarantee(release.event, budget.delta, budget.relation)).accountant,
+        accounting_error=earned.error,
+        rows=rows,
+        enforced=enforced,
+        assumed=assumed,
+        notes=(*remarks, *notes),
+        randomness=randomness.describe(),
+        versions=_versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    return Trained(release.weights, certificate)
+
+
+def _state(event: Event, method: Any, budget: Budget) -> tuple[float, tuple[str, ...]]:
+    """The epsilon to print: the one asked for when the noise was calibrated to it, else the one it truly gives."""
+    earned = guarantee(event, budget.delta, budget.relation).epsilon
+    if method.calibration == "tight":
+        if earned > budget.epsilon * (1 + 1e-9):
+            raise RuntimeError(
+                f"{type(method).__name__} planned noise for epsilon {earned:.6g} where {budget.epsilon:.6g} was asked "
+                "for; nothing was run. This is a bug: please report it."
+            )
+        return budget.epsilon, ()
+    verdict = "which is not the guarantee claimed" if earned > budget.epsilon else "more noise than needed"
+    return earned, (
+        f"The printed constants aim at epsilon {budget.epsilon:.6g}; they truly give {earned:.6g}, {verdict}.",
+    )
+
+
+def _warn(problem: Problem, budget: Budget) -> None:
+    if budget.delta >= 1 / problem.records:
+        warnings.warn(
+            f"delta is {budget.delta:g}, not below 1/n = {1 / problem.records:g}: it permits publishing a record "
+            "outright. Use a delta well below one over the number of records.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
+    if budget.epsilon > 10:
+        warnings.warn(
+            f"epsilon is {budget.epsilon:g}: above about 10 the guarantee says little about any one record.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
+
+
+def _versions() -> dict[str, str]:
+    names = ("sordino", "numpy", "scipy", "numba", "dp-accounting", "cryptography", "randomgen")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
