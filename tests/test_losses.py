@@ -1,0 +1,285 @@
+"""Golden values of every loss and every constant, the proximal maps, and the sentences of the constructors."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from mpmath import mp, mpf
+
+from sordino import losses
+from sordino.losses import (
+    LOSSES,
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    HuberisedHinge,
+    Logistic,
+    Pinball,
+    Softmax,
+    Squared,
+)
+
+# --- The program that made the golden values: definitions alone, derivatives by mpmath at 40 digits. ---
+
+
+def _clipped(y: float, bound: float) -> float:
+    return min(max(y, -bound), bound)
+
+
+def _huber(r: mpf, k: float) -> mpf:
+    return r**2 / 2 if abs(r) <= k else k * abs(r) - mpf(k) ** 2 / 2
+
+
+def _huberised_hinge(m: mpf, h: float) -> mpf:
+    if m > 1 + h:
+        return mpf(0)
+    return (1 + mpf(h) - m) ** 2 / (4 * mpf(h)) if m >= 1 - h else 1 - m
+
+
+DEFINITIONS: dict[type, Any] = {
+    Logistic: lambda loss, y, a: mp.log(1 + mp.exp(-y * a)),
+    Softmax: lambda loss, y, *a: mp.log(sum(mp.exp(s) for s in a)) - a[int(y)],
+    Squared: lambda loss, y, a: (a - _clipped(y, loss.target_bound)) ** 2 / 2,
+    Huber: lambda loss, y, a: _huber(a - _clipped(y, loss.target_bound), loss.threshold),
+    HuberisedHinge: lambda loss, y, a: _huberised_hinge(y * a, loss.width),
+    Hinge: lambda loss, y, a: max(mpf(0), 1 - y * a),
+    Absolute: lambda loss, y, a: abs(a - _clipped(y, loss.target_bound)),
+    Pinball: lambda loss, y, a: max(
+        loss.quantile * (_clipped(y, loss.target_bound) - a),
+        (loss.quantile - mpf(1)) * (_clipped(y, loss.target_bound) - a),
+    ),
+    EpsilonInsensitive: lambda loss, y, a: max(mpf(0), abs(a - _clipped(y, loss.target_bound)) - mpf(loss.tolerance)),
+}
+
+
+def by_mpmath(loss: Any, score: list[float], y: float) -> tuple[float, Any, Any]:
+    """Value, gradient and Hessian in the scores, rounded to double precision at the end."""
+    with mp.workdps(40):
+        point, k = tuple(mpf(s) for s in score), len(score)
+
+        def phi(*a: mpf) -> mpf:
+            return DEFINITIONS[type(loss)](loss, y, *a)
+
+        def order(*axes: int) -> tuple[int, ...]:
+            return tuple(axes.count(j) for j in range(k))
+
+        slope = [float(mp.diff(phi, point, order(i))) for i in range(k)]
+        curvature = [[float(mp.diff(phi, point, order(i, j))) for j in range(k)] for i in range(k)]
+        return float(phi(*point)), slope, curvature
+
+
+# --- The golden values (above program, run once). A score, or one per class; then value, gradient, Hessian. ---
+
+inf = math.inf
+GOLDEN: list[tuple[Any, Any, float, float, Any, Any]] = [
+    (Logistic(), 0.0, 1.0, 0.6931471805599453, -0.5, 0.25),
+    (Logistic(), 1.5, -1.0, 1.7014132779827524, 0.8175744761936437, 0.14914645207033286),
+    (Logistic(), -2.25, -1.0, 0.10020655891674721, 0.09534946489910949, 0.08625794444256298),
+    (Logistic(), 37.5, 1.0, 5.175555005801868e-17, -5.175555005801868e-17, 5.175555005801868e-17),
+    (Logistic(), -750.0, 1.0, 750.0, -1.0, 0.0),
+    (Softmax(2), [0.0, 0.0], 1.0, 0.6931471805599453, [0.5, -0.5], [[0.25, -0.25], [-0.25, 0.25]]),
+    (
+        Softmax(3),
+        [0.5, -1.0, 2.0],
+        0.0,
+        1.7413112966571571,
+        [-0.8247096078599633, 0.03911257327068745, 0.7855970345892759],
+        [
+            [0.14456367056342886, -0.006856058306224721, -0.13770761225720413],
+            [-0.006856058306224721, 0.03758277988283256, -0.030726721576607836],
+            [-0.13770761225720413, -0.030726721576607836, 0.16843433383381196],
+        ],
+    ),
+    (
+        Softmax(3),
+        [1000.0, 1001.0, 998.0],
+        2.0,
+        3.349012216768186,
+        [0.25949646034241913, 0.7053845126982412, -0.9648809730406602],
+        [
+            [0.19215804741217443, -0.18304478422555578, -0.00911326318661865],
+            [-0.18304478422555578, 0.207817201943706, -0.024772417718150246],
+            [-0.00911326318661865, -0.024772417718150246, 0.03388568090476889],
+        ],
+    ),
+    (Squared(2.0), 0.75, -1.25, 2.0, 2.0, 1.0),
+    (Squared(2.0), 0.75, 5.0, 0.78125, -1.25, 1.0),
+    (Huber(1.5), 0.5, 1.25, 0.28125, -0.75, 1.0),
+    (Huber(1.5), -4.0, 1.25, 6.75, -1.5, 0.0),
+    (Huber(1.5, 2.0), 0.25, 9.0, 1.5, -1.5, 0.0),
+    (HuberisedHinge(0.25), 1.0, 1.0, 0.0625, -0.5, 2.0),
+    (HuberisedHinge(0.25), -1.125, -1.0, 0.015625, 0.25, 2.0),
+    (HuberisedHinge(0.25), 0.5, -1.0, 1.5, 1.0, 0.0),
+    (HuberisedHinge(0.25), 2.0, 1.0, 0.0, 0.0, 0.0),
+    (Hinge(), 0.25, 1.0, 0.75, -1.0, 0.0),
+    (Hinge(), 0.25, -1.0, 1.25, 1.0, 0.0),
+    (Hinge(), 1.5, 1.0, 0.0, 0.0, 0.0),
+    (Absolute(), 0.5, 2.0, 1.5, -1.0, 0.0),
+    (Absolute(1.0), 3.0, 2.0, 2.0, 1.0, 0.0),
+    (Pinball(0.875), 0.5, 2.0, 1.3125, -0.875, 0.0),
+    (Pinball(0.875), 3.0, 2.0, 0.125, 0.125, 0.0),
+    (Pinball(0.25, 1.0), 0.5, 7.0, 0.125, -0.25, 0.0),
+    (EpsilonInsensitive(0.125), 0.5, 0.5625, 0.0, 0.0, 0.0),
+    (EpsilonInsensitive(0.125), 0.5, 2.0, 1.375, -1.0, 0.0),
+    (EpsilonInsensitive(0.125, 1.0), -0.5, -3.0, 0.375, 1.0, 0.0),
+]
+
+# By hand, for rows of norm R and parameters of norm D: L, beta, the value at zero, scores per record, rank.
+CONSTANTS: list[tuple[Any, float, float, float, float, float, int, int]] = [
+    (Logistic(), 2.0, inf, 2.0, 1.0, 0.6931471805599453, 1, 1),
+    (Softmax(2), 1.0, inf, 1.4142135623730951, 0.5, 0.6931471805599453, 2, 1),
+    (Softmax(3), 2.0, inf, 2.8284271247461903, 2.0, 1.0986122886681098, 3, 2),
+    (Squared(3.0), 2.0, 5.0, 26.0, 4.0, 4.5, 1, 1),
+    (Squared(3.0), 2.0, inf, inf, 4.0, 4.5, 1, 1),
+    (Huber(1.5), 2.0, inf, 3.0, 4.0, inf, 1, 1),
+    (Huber(1.5, 2.0), 2.0, inf, 3.0, 4.0, 1.875, 1, 1),
+    (Huber(1.5, 1.0), 2.0, inf, 3.0, 4.0, 0.5, 1, 1),
+    (HuberisedHinge(0.1), 1.0, inf, 1.0, 5.0, 1.0, 1, 1),
+    (HuberisedHinge(2.0), 2.0, inf, 2.0, 1.0, 1.125, 1, 1),
+    (Hinge(), 2.0, inf, 2.0, inf, 1.0, 1, 1),
+    (Absolute(), 2.0, inf, 2.0, inf, inf, 1, 1),
+    (Absolute(3.0), 2.0, inf, 2.0, inf, 3.0, 1, 1),
+    (Pinball(0.875, 2.0), 2.0, inf, 1.75, inf, 1.75, 1, 1),
+    (Pinball(0.25, 2.0), 2.0, inf, 1.5, inf, 1.5, 1, 1),
+    (EpsilonInsensitive(0.125, 2.0), 2.0, inf, 2.0, inf, 1.875, 1, 1),
+    (EpsilonInsensitive(0.125, 0.1), 2.0, inf, 2.0, inf, 0.0, 1, 1),
+]
+
+
+def _called(row: Any) -> str:
+    return "-".join(str(part) for part in row[:3])
+
+
+def test_every_loss_has_golden_rows() -> None:
+    defined = {
+        kind
+        for name, kind in vars(losses).items()
+        if inspect.isclass(kind) and dataclasses.is_dataclass(kind) and not name.startswith("_")
+    }
+    assert set(LOSSES.values()) == defined
+    assert set(LOSSES) == {kind.__name__ for kind in defined}
+    for table in (GOLDEN, CONSTANTS):
+        assert {type(row[0]) for row in table} == defined
+    assert set(DEFINITIONS) == defined
+
+
+@pytest.mark.parametrize("row", GOLDEN, ids=_called)
+def test_golden_values(row: Any) -> None:
+    loss, score, y, value, slope, curvature = row
+    a, target = np.asarray([score]), np.asarray([y])
+    # one record in, one record out; the worst entry is a sum of three rounded products
+    np.testing.assert_allclose(loss.value(a, target), [value], rtol=2e-15, atol=0)
+    np.testing.assert_allclose(loss.slope(a, target), [slope], rtol=2e-15, atol=0)
+    np.testing.assert_allclose(loss.curvature(a, target), [curvature], rtol=4e-15, atol=0)
+
+
+@pytest.mark.parametrize("row", GOLDEN, ids=_called)
+def test_golden_values_are_what_the_program_makes(row: Any) -> None:
+    loss, score, y, value, slope, curvature = row
+    made = by_mpmath(loss, [score] if np.isscalar(score) else score, y)
+    for ours, theirs in zip((value, slope, curvature), made, strict=True):
+        np.testing.assert_allclose(np.ravel(ours), np.ravel(theirs), rtol=2e-16, atol=1e-30)
+
+
+@pytest.mark.parametrize("row", CONSTANTS, ids=_called)
+def test_golden_constants(row: Any) -> None:
+    loss, R, D, L, beta, at_zero, outputs, rank = row
+    assert loss.lipschitz(R, D) == pytest.approx(L, rel=1e-15)
+    assert loss.smoothness(R) == pytest.approx(beta, rel=1e-15)
+    assert loss.at_zero == pytest.approx(at_zero, rel=1e-15)
+    assert (loss.outputs, loss.hessian_rank, loss.convex) == (outputs, rank, True)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_softmax_hessian_norm_reaches_one_half_and_no_more(classes: int) -> None:
+    loss, rng = Softmax(classes), np.random.default_rng(1)
+    scores = rng.normal(size=(3000, classes)) * 10.0 ** rng.uniform(-3, 3, size=(3000, 1))
+    # p = (1/2, 1/2, 0, ..): the norm of [[1, -1], [-1, 1]] / 4
+    tie = np.full((1, classes), -60.0)
+    tie[0, :2] = 0.0
+    norms = np.linalg.norm(loss.curvature(np.vstack([scores, tie]), np.zeros(3001)), ord=2, axis=(1, 2))
+    assert norms.max() <= 0.5 + 1e-12
+    assert norms[-1] == pytest.approx(0.5, abs=1e-12)
+
+
+def test_squared_gradient_bound_needs_the_ball_and_is_reached_on_it() -> None:
+    # R = 2, D = 5, Y = 3: w = -D x/|x| and y = Y give slope -(R D + Y), times R
+    loss, x, w = Squared(3.0), np.array([2.0, 0.0]), np.array([-5.0, 0.0])
+    gradient = loss.slope(np.array([w @ x]), np.array([99.0])) * x
+    assert np.linalg.norm(gradient) == loss.lipschitz(2.0, 5.0) == 26.0
+    further = loss.slope(np.array([2 * w @ x]), np.array([99.0])) * x
+    assert np.linalg.norm(further) > loss.lipschitz(2.0, 5.0)
+
+
+# --- The Moreau envelope  e(a) = min_p phi(p) + (p - a)^2 / (2 step);  e'(a) = (a - prox) / step,  b = 1/step. ---
+
+ENVELOPE_SLOPES: list[tuple[Any, Any]] = [
+    (Hinge(), lambda a, y, b: -y * np.minimum(1, np.maximum(0, b * (1 - y * a)))),
+    (Absolute(), lambda a, y, b: np.clip(b * (a - y), -1, 1)),
+    (Pinball(0.8), lambda a, y, b: -np.clip(b * (y - a), 0.8 - 1, 0.8)),
+    (Pinball(0.3), lambda a, y, b: -np.clip(b * (y - a), 0.3 - 1, 0.3)),
+    (
+        EpsilonInsensitive(0.25),
+        lambda a, y, b: np.sign(a - y) * np.minimum(1, np.maximum(0, b * (np.abs(a - y) - 0.25))),
+    ),
+]
+
+
+@pytest.mark.parametrize(("loss", "formula"), ENVELOPE_SLOPES, ids=lambda part: repr(part)[:24])
+@pytest.mark.parametrize("step", [0.05, 1.0, 6.0])
+def test_envelope_slope_in_closed_form(loss: Any, formula: Any, step: float) -> None:
+    rng = np.random.default_rng(2)
+    a, y = rng.normal(scale=4, size=4000), rng.choice([-1.0, 1.0], size=4000)
+    prox = loss.prox(a, y, step)
+    np.testing.assert_allclose((a - prox) / step, formula(a, y, 1 / step), rtol=0, atol=1e-12)
+
+    def envelope(at: Any) -> Any:
+        p = loss.prox(at, y, step)
+        return loss.value(p, y) + (p - at) ** 2 / (2 * step)
+
+    # a derivative that only has kinks itself: central differences are right away from them
+    h = 1e-6
+    numerical = (envelope(a + h) - envelope(a - h)) / (2 * h)
+    np.testing.assert_allclose(numerical, formula(a, y, 1 / step), rtol=0, atol=2 * h / step)
+    # e <= phi <= e + L^2 / (2 b)
+    gap = loss.value(a, y) - envelope(a)
+    assert gap.min() >= -1e-12
+    assert gap.max() <= loss.lipschitz(1.0, inf) ** 2 * step / 2 + 1e-12
+
+
+@pytest.mark.parametrize("loss", [row[0] for row in ENVELOPE_SLOPES], ids=repr)
+def test_prox_takes_a_step_per_record(loss: Any) -> None:
+    rng = np.random.default_rng(3)
+    a, y, step = rng.normal(scale=3, size=50), rng.choice([-1.0, 1.0], size=50), rng.uniform(0.01, 4, size=50)
+    one_by_one = [loss.prox(a[i : i + 1], y[i : i + 1], float(step[i]))[0] for i in range(50)]
+    np.testing.assert_array_equal(loss.prox(a, y, step), one_by_one)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Softmax(1), "classes is 1: a softmax loss needs at least two"),
+        (lambda: Squared(0.0), r"target_bound is 0\.0: it must be a positive finite number"),
+        (lambda: Squared(inf), "target_bound is inf: it must be a positive finite number"),
+        (lambda: Squared(math.nan), "target_bound is nan: it must be a positive finite number"),
+        (lambda: Huber(0.0), r"threshold is 0\.0: it must be a positive finite number"),
+        (lambda: Huber(inf), "threshold is inf: it must be a positive finite number"),
+        (lambda: Huber(1.0, -1.0), r"target_bound is -1\.0: it must be positive, or left infinite"),
+        (lambda: HuberisedHinge(-0.5), r"width is -0\.5: it must be a positive finite number"),
+        (lambda: Absolute(math.nan), "target_bound is nan: it must be positive, or left infinite"),
+        (lambda: Pinball(0.0), r"quantile is 0\.0: it must lie strictly between 0 and 1"),
+        (lambda: Pinball(1.0), r"quantile is 1\.0: it must lie strictly between 0 and 1"),
+        (lambda: Pinball(0.5, 0.0), r"target_bound is 0\.0: it must be positive, or left infinite"),
+        (lambda: EpsilonInsensitive(-0.1), r"tolerance is -0\.1: it must be finite and not negative"),
+        (lambda: EpsilonInsensitive(0.1, -2.0), r"target_bound is -2\.0: it must be positive, or left infinite"),
+    ],
+)
+def test_wrong_parameters_are_refused_in_a_sentence(make: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make()
