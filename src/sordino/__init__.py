@@ -1,1 +1,53 @@
-"""Train on sensitive records; release models with a guarantee that anyone can re-check."""
+"""Train models on sensitive records and release them with a guarantee that anyone can re-check."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# the names load on first use, so that `import sordino` stays fast
+_HOMES = {
+    "Budget": "sordino.budget",
+    "Relation": "sordino.budget",
+    "Problem": "sordino.problem",
+    "OutputPerturbation": "sordino.methods",
+    "NoisyGradientDescent": "sordino.methods",
+    "PrivateLogisticRegression": "sordino.estimators",
+    "PrivateHuberRegressor": "sordino.estimators",
+    "PrivateLinearRegression": "sordino.estimators",
+    "Certificate": "sordino.certificate",
+    "verify": "sordino.certificate",
+    "PrivacyWarning": "sordino.train",
+    "train": "sordino.train",
+}
+
+if TYPE_CHECKING:
+    from sordino.budget import Budget, Relation
+    from sordino.certificate import Certificate, verify
+    from sordino.estimators import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression
+    from sordino.methods import NoisyGradientDescent, OutputPerturbation
+    from sordino.problem import Problem
+    from sordino.train import PrivacyWarning, train
+
+__all__ = [
+    "Budget",
+    "Certificate",
+    "NoisyGradientDescent",
+    "OutputPerturbation",
+    "PrivacyWarning",
+    "PrivateHuberRegressor",
+    "PrivateLinearRegression",
+    "PrivateLogisticRegression",
+    "Problem",
+    "Relation",
+    "train",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'sordino' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,144 @@
+"""Private linear classifiers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from sordino.estimators.linear import Settings, fit_linear
+from sordino.losses import Logistic, Softmax
+from sordino.train import PrivacyWarning
+
+
+class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Logistic regression whose weights are (epsilon, delta)-differentially private.
+
+    Two classes are trained with the logistic loss, more with the softmax loss.
+
+    Parameters
+    ----------
+    epsilon, delta : the guarantee; `delta=None` means 1/n^2, `delta=0` a pure guarantee.
+    row_norm : a bound on each record's Euclidean norm that does not come from the data. Required. Rows above it are
+        scaled down.
+    classes : the labels, which must not be read from the records either. `None` reads them, with a warning.
+    method : "auto", or a method of `sordino.methods` with settings of your own.
+    relation : "replace_one" or "add_remove". The latter needs `records`.
+    records : a public stand-in for the number of records, for "add_remove" only.
+    fit_intercept : whether to learn a constant term.
+    l2 : strength of the ridge penalty (l2/2)|w|^2 on the weights of rows scaled to norm one.
+    random_state : `None`, or a seed for tests, which marks the certificate as not private.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_ : the released model, for raw rows.
+    certificate_ : what was guaranteed, and why.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        row_norm: float | None = None,
+        classes: Sequence[Any] | None = None,
+        method: Any = "auto",
+        relation: str = "replace_one",
+        records: int | None = None,
+        fit_intercept: bool = True,
+        l2: float = 0.0,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.classes = classes
+        self.method = method
+        self.relation = relation
+        self.records = records
+        self.fit_intercept = fit_intercept
+        self.l2 = l2
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+        check_classification_targets(y)
+        labels = column_or_1d(y, warn=True)
+        classes, known = _classes(self.classes, labels)
+        codes = _encode(labels, classes)
+        binary = len(classes) == 2
+        self.coef_, self.intercept_, trained = fit_linear(
+            X,
+            2.0 * codes - 1.0 if binary else codes.astype(float),
+            Logistic() if binary else Softmax(len(classes)),
+            _settings(self),
+            assumed=(known,),
+        )
+        self.classes_ = classes
+        self.certificate_ = trained.certificate
+        return self
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        scores: NDArray[np.float64] = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return scores.ravel() if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        probabilities: NDArray[np.float64] = softmax(scores, axis=1)
+        return probabilities
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        scores = self.decision_function(X)
+        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[chosen]
+        return labels
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _settings(estimator: Any) -> Settings:
+    return Settings(**{name: getattr(estimator, name) for name in Settings.__dataclass_fields__})
+
+
+def _classes(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
+    if given is not None:
+        classes, known = np.unique(np.asarray(given)), "the class labels were given"
+        if len(classes) < 2:
+            raise ValueError(f"classes holds {len(classes)} class: a classifier needs at least two.")
+        return classes, known
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise ValueError("y holds one class only: a classifier needs records of at least two classes.")
+    warnings.warn(
+        "the class labels were read from the records, which reveals which labels occur; pass `classes` to keep that "
+        "private too.",
+        PrivacyWarning,
+        stacklevel=3,
+    )
+    return classes, "the class labels were read from the records and are taken to be public"
+
+
+def _encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    codes = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
+    strange = int((classes[codes] != labels).sum())
+    if strange:
+        raise ValueError(
+            f"{strange} of {len(labels)} labels are not among the {len(classes)} given classes: "
+            "add the missing classes, or drop those records by a rule that does not look at the others."
+        )
+    return codes

@@ -1,0 +1,141 @@
+"""What the linear estimators share: from validated arrays to trained weights and a certificate."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.budget import Budget, Relation
+from sordino.domains import Domain, Everywhere
+from sordino.estimators.releases import count_release
+from sordino.losses import Loss
+from sordino.methods import NoisyGradientDescent, OutputPerturbation
+from sordino.oracle import linear_oracle
+from sordino.oracle.rows import Rows
+from sordino.penalties import Ridge
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+from sordino.train import PrivacyWarning, Trained, train
+
+INTERCEPT = 0.4
+"""The constant column beside features of joint norm sqrt(1 - 0.4^2) = 0.92: the intercept learns, the rest loses little."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters every linear estimator has."""
+
+    epsilon: float
+    delta: float | None
+    row_norm: float | None
+    method: Any
+    relation: str
+    records: int | None
+    fit_intercept: bool
+    l2: float
+    random_state: int | None
+
+
+def fit_linear(
+    X: Any,
+    y: NDArray[np.float64],
+    loss: Loss,
+    settings: Settings,
+    domain: Domain | None = None,
+    enforced: tuple[str, ...] = (),
+    assumed: tuple[str, ...] = (),
+) -> tuple[NDArray[np.float64], NDArray[np.float64], Trained]:
+    """Coefficients (outputs x features) and intercepts for raw rows, and what `train` returned."""
+    rows = Rows(settings.row_norm, INTERCEPT if settings.fit_intercept else 0.0)  # type: ignore[arg-type]
+    records, counted = _public_count(settings, len(y))
+    delta = 1 / records**2 if settings.delta is None else settings.delta
+    budget = Budget(settings.epsilon, delta, Relation(settings.relation))
+    problem = Problem(
+        records=records,
+        features=X.shape[1] + rows.has_intercept,
+        loss=loss,
+        penalty=Ridge(settings.l2),
+        domain=domain or Everywhere(),
+    )
+    # plan before the oracle is built, so that an impossible request never touches the records
+    method = _method(settings.method, budget)
+    method.plan(problem, budget)
+    trained = train(
+        problem,
+        budget,
+        method,
+        linear_oracle(X, y, problem, rows, budget.relation),
+        _randomness(settings.random_state),
+        rows=rows,
+        enforced=(f"rows with a norm above {rows.bound:g} are scaled down to it", *enforced),
+        assumed=(
+            f"the row bound {rows.bound:g}, the features and all settings were chosen without looking at the records",
+            counted,
+            *assumed,
+        ),
+        notes=_earlier_releases(X, y),
+    )
+    coefficients, intercepts = rows.to_raw(trained.weights, loss.outputs)
+    return coefficients, intercepts, trained
+
+
+def _public_count(settings: Settings, actual: int) -> tuple[int, str]:
+    if Relation(settings.relation) is Relation.REPLACE_ONE:
+        if settings.records not in (None, actual):
+            raise ValueError(
+                f"records is {settings.records}, but X has {actual} rows: under replace_one the number of records is "
+                "public and is counted; leave `records` out."
+            )
+        return actual, f"the number of records, {actual}, is public"
+    if settings.records is None:
+        raise ValueError(
+            "records is required with relation='add_remove', where the true number of records is private: give a "
+            "public stand-in of about the same size."
+        )
+    return settings.records, f"{settings.records} is a public stand-in for the number of records"
+
+
+def _method(method: Any, budget: Budget) -> Any:
+    if isinstance(method, str):
+        if method != "auto":
+            raise ValueError(
+                f"method is {method!r}: it must be 'auto' or a method such as NoisyGradientDescent() or "
+                "OutputPerturbation()."
+            )
+        return OutputPerturbation() if budget.pure else NoisyGradientDescent()
+    if not (hasattr(method, "plan") and hasattr(method, "run")):
+        raise TypeError(f"method is a {type(method).__name__}: it must be 'auto' or a method with plan and run.")
+    return method
+
+
+def _randomness(random_state: int | None) -> Randomness:
+    if random_state is None:
+        return Randomness.system()
+    if not isinstance(random_state, numbers.Integral):
+        raise TypeError(
+            f"random_state is a {type(random_state).__name__}: it must be None (noise from the operating system) or "
+            "an integer seed, which is for tests and marks the certificate as not private."
+        )
+    return Randomness.seeded(int(random_state))
+
+
+def _earlier_releases(X: Any, y: NDArray[np.float64]) -> tuple[str, ...]:
+    count = count_release(X, y)
+    if count == 1:
+        return ()
+    sentence = (
+        f"This is release number {count} on these records in this process. Each has its own certificate, and what "
+        "they reveal adds up"
+    )
+    warnings.warn(
+        f"{sentence}: trying settings (GridSearchCV and the like) is not free. Choose them on public data, or divide "
+        "the budget by the number of fits.",
+        PrivacyWarning,
+        stacklevel=4,
+    )
+    return (f"{sentence}.",)

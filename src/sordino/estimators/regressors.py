@@ -1,0 +1,149 @@
+"""Private linear regressors. Targets are divided by `target_bound`, so that settings do not depend on their unit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from sordino.domains import Ball, Domain
+from sordino.estimators.linear import Settings, fit_linear
+from sordino.losses import Huber, Loss, Squared
+
+
+class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit and predict; a subclass says which loss, on targets in units of the bound, and which domain."""
+
+    target_bound: float | None
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=True)
+        unit = self._unit()
+        loss, domain = self._loss(unit), self._domain(X.shape[1])
+        coefficients, intercepts, trained = fit_linear(
+            X,
+            np.asarray(y, dtype=float) / unit,
+            loss,
+            Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__}),
+            domain,
+            enforced=(f"targets are clipped to [-{unit:g}, {unit:g}]",) if self.target_bound else (),
+            assumed=(f"the target bound {unit:g} does not come from the records",) if self.target_bound else (),
+        )
+        self.coef_, self.intercept_ = unit * coefficients.ravel(), unit * float(intercepts[0])
+        self.certificate_ = trained.certificate
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        predicted: NDArray[np.float64] = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
+        return predicted
+
+    def _unit(self) -> float:
+        if self.target_bound is None:
+            return 1.0
+        if not (math.isfinite(self.target_bound) and self.target_bound > 0):
+            raise ValueError(f"target_bound is {self.target_bound}: it must be a positive finite bound on |y|.")
+        return float(self.target_bound)
+
+    def _loss(self, unit: float) -> Loss:
+        raise AssertionError("a subclass names its loss")
+
+    def _domain(self, features: int) -> Domain | None:
+        return None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class PrivateHuberRegressor(_PrivateRegressor):
+    """Huber regression whose weights are (epsilon, delta)-differentially private.
+
+    `threshold` is where the loss turns from squared to linear, in units of y. `target_bound` is a bound on |y| that
+    does not come from the data: optional, it scales the problem and helps the plan. The other parameters and the
+    attributes are those of `PrivateLogisticRegression`.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        row_norm: float | None = None,
+        target_bound: float | None = None,
+        threshold: float = 1.0,
+        method: Any = "auto",
+        relation: str = "replace_one",
+        records: int | None = None,
+        fit_intercept: bool = True,
+        l2: float = 0.0,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.target_bound = target_bound
+        self.threshold = threshold
+        self.method = method
+        self.relation = relation
+        self.records = records
+        self.fit_intercept = fit_intercept
+        self.l2 = l2
+        self.random_state = random_state
+
+    def _loss(self, unit: float) -> Loss:
+        return Huber(self.threshold / unit, math.inf if self.target_bound is None else 1.0)
+
+
+class PrivateLinearRegression(_PrivateRegressor):
+    """Least squares on a ball whose weights are (epsilon, delta)-differentially private.
+
+    `target_bound` is a bound on |y| that does not come from the data: required, targets are clipped to it.
+    `weight_norm` bounds the weights of rows scaled to norm one and targets in units of the bound; the noise grows with
+    it, and `None` means the square root of the number of features. The other parameters and the attributes are those
+    of `PrivateLogisticRegression`.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        row_norm: float | None = None,
+        target_bound: float | None = None,
+        weight_norm: float | None = None,
+        method: Any = "auto",
+        relation: str = "replace_one",
+        records: int | None = None,
+        fit_intercept: bool = True,
+        l2: float = 0.0,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.target_bound = target_bound
+        self.weight_norm = weight_norm
+        self.method = method
+        self.relation = relation
+        self.records = records
+        self.fit_intercept = fit_intercept
+        self.l2 = l2
+        self.random_state = random_state
+
+    def _loss(self, unit: float) -> Loss:
+        if self.target_bound is None:
+            raise ValueError(
+                "target_bound is required: a bound on |y| that does not come from the data (targets are clipped to it)."
+            )
+        return Squared(target_bound=1.0)
+
+    def _domain(self, features: int) -> Domain | None:
+        return Ball(math.sqrt(features) if self.weight_norm is None else self.weight_norm)
