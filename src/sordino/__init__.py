@@ -20,7 +20,6 @@ _HOMES = {
     "Certificate": "sordino.certificate",
     "verify": "sordino.certificate",
     "PrivacyWarning": "sordino.train",
-    "train": "sordino.train",
 }
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from sordino.estimators import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression
     from sordino.methods import NoisyGradientDescent, OutputPerturbation
     from sordino.problem import Problem
-    from sordino.train import PrivacyWarning, train
+    from sordino.train import PrivacyWarning
 
 __all__ = [
     "Budget",
@@ -42,7 +41,6 @@ __all__ = [
     "PrivateLogisticRegression",
     "Problem",
     "Relation",
-    "train",
     "verify",
 ]
 

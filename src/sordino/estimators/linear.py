@@ -23,7 +23,7 @@ from sordino.problem import Problem
 from sordino.train import PrivacyWarning, Trained, train
 
 INTERCEPT = 0.4
-"""The constant column beside features of joint norm sqrt(1 - 0.4^2) = 0.92: the intercept learns, the rest loses little."""
+"""The constant column beside features of joint norm 0.92: the intercept learns, the features lose little."""
 
 
 @dataclass(frozen=True)
