@@ -1,0 +1,275 @@
+r"""The discrete Gaussian, exactly.    P(k) = exp(-k^2 / 2s^2) / sum_j exp(-j^2 / 2s^2),    k an integer.
+
+The integers are cut into strips of width w, a power of two near s/64 (1 for small s), out to 6.5 s on each side.
+With a height K, the graph of K exp(-k^2/2s^2) over a strip consists of
+
+    a certain part,     below a whole number  m <= K exp(-k^2/2s^2)  for every k in the strip,
+    an uncertain part,  between m and a whole number  M >= K exp(-k^2/2s^2)  for every k in the strip.
+
+A uniform point under the envelope, kept when it lies under the graph, has the wanted law. The certain parts together
+with one entry for all the rest have whole-number areas that add up to a power of two, so an alias table (Walker 1977)
+with whole thresholds picks one of them with exactly the right probability; inside a certain part every k is kept, and
+the word's low bits are k's place in the strip. So 99 draws in 100 cost one word and no exponential. The rest compares
+y < K exp(-k^2/2s^2) for a real y: in double precision when the two are further apart than its error, otherwise in whole
+numbers, with as many random bits and as many digits of the exponential as the comparison needs. The tail beyond the
+strips is drawn the same exact way. No step rounds a probability.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.privacy.randomness import BLOCK, Stream
+
+COLUMN_BITS = 11
+"""The table has 2^11 columns of 8 bytes: half of a first-level cache."""
+
+OTHER = -(1 << 15)
+"""Stands in the table for everything that is not the certain part of a strip."""
+
+SMALLEST, LARGEST = 2.0**-10, 2.0**32
+
+
+@dataclass(frozen=True)
+class Grain:
+    """How finely the graph is covered. It decides the speed; the law is the same for all of them.
+
+    `slack` bounds the relative error of K exp(-k^2/2s^2) in double precision: the exponent is below 2^5 with three
+    roundings, so its error is below 2^-46, and `exp` adds a few times 2^-53.
+    """
+
+    strips_per_scale_bits: int = 6
+    level_bits: int = 28
+    reach: float = 6.5
+    slack: float = 2.0**-42
+
+
+DEFAULT_GRAIN = Grain()
+
+
+class Strips(NamedTuple):
+    """The cover of the graph at one scale, laid out for the kernels. Areas are in units of w x 1."""
+
+    scale: float
+    table: NDArray[np.int64]  # column -> first strip (16 bits), second strip (16 bits), threshold (32 bits)
+    level_bits: int
+    width_bits: int
+    first: int  # the leftmost strip's number
+    certain: NDArray[np.int64]  # strip -> m
+    starts: NDArray[np.int64]  # the uncertain parts end to end, then the tail, then padding
+    guide: NDArray[np.int64]  # leading bits of a point -> where to begin looking in `starts`
+    guide_bits: int
+    limit: np.uint64  # the largest word whose remainder by the uncertain total is uniform
+    height: float  # K
+    decay: float  # 1/2s^2
+    slack: float
+
+
+def discrete_gaussian(scale: float, shape: int | tuple[int, ...], stream: Stream) -> NDArray[np.int64]:
+    """Independent draws of the discrete Gaussian of parameter `scale`, a double taken at its exact value."""
+    if not SMALLEST <= scale < LARGEST:
+        raise ValueError(f"scale is {scale}: the discrete Gaussian is drawn for scales from 2^-10 up to 2^32.")
+    count = math.prod((shape,) if isinstance(shape, int) else shape)
+    return draw(cover(float(scale)), count, stream).reshape(shape)
+
+
+def rounding_distance(scale: float) -> float:
+    r"""An upper bound on the total variation distance between the discrete Gaussian and a rounded N(0, s^2).
+
+    With f the density, P(k) = f(k)/theta, theta = sum_k f(k) = 1 + 2 sum_{j>=1} exp(-2 pi^2 s^2 j^2) (Poisson), and the
+    rounded one Q(k) = int_{k-1/2}^{k+1/2} f = f(k) + int_{-1/2}^{1/2} (1/2 - |u|)^2/2 f''(k + u) du (midpoint rule).
+    As sum_k |f''(k+u)| <= int |f''| + V/2, V = (8 phi(sqrt 3) + 2 phi(0))/s^3 the variation of |f''|, and
+    int |f''| = 4 phi(1)/s^2, int (1/2 - |u|)^2/2 du = 1/24:
+
+        distance = 1/2 sum_k |Q(k) - P(k)| <= (4 phi(1)/s^2 + V/2)/48 + (theta - 1)/2  ~  0.0202/s^2.
+    """
+
+    def phi(x: float) -> float:
+        return math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+
+    q = math.exp(-2 * math.pi**2 * scale**2)
+    variation = (8 * phi(math.sqrt(3)) + 2 * phi(0)) / scale**3
+    # sum_{j>=1} q^(j^2) <= q/(1 - q); the last factor outweighs the rounding of this line
+    bound = ((4 * phi(1) / scale**2 + variation / 2) / 48 + q / (1 - q)) * (1 + 1e-12)
+    return min(bound, 1.0)
+
+
+def draw(strips: Strips, count: int, stream: Stream) -> NDArray[np.int64]:
+    """`count` draws from a cover."""
+    from sordino.privacy.noise_kernels import place, settle
+
+    values = np.empty(count, dtype=np.int64)
+    found = [np.empty(0, dtype=np.int64)]
+    room = np.empty(min(count, BLOCK), dtype=np.int64)
+    for first in range(0, count, BLOCK):
+        block = values[first : first + BLOCK]
+        stream.fill(block.view(np.uint64))
+        count_others = place(block, strips.table, strips.level_bits, strips.width_bits, room)
+        found.append(room[:count_others] + first)
+
+    others = np.concatenate(found)
+    if not others.size:
+        return values
+    words = stream.words(3 * others.size)
+    rejected, undecided = np.empty_like(others), np.empty_like(others)
+    rejections, doubts = settle(values, others, words, strips, rejected, undecided)
+    rejected = rejected[:rejections]
+    for k in undecided[:doubts].tolist():
+        value = decide(strips, words[3 * k : 3 * k + 3].tolist(), stream)
+        if value is None:
+            rejected = np.append(rejected, others[k])
+        else:
+            values[others[k]] = value
+    if rejected.size:
+        values[rejected] = draw(strips, rejected.size, stream)
+    return values
+
+
+@lru_cache(maxsize=64)
+def cover(scale: float, grain: Grain = DEFAULT_GRAIN) -> Strips:
+    """The strips, their areas and the alias table for one scale."""
+    width_bits = max(0, math.frexp(scale)[1] - 1 - grain.strips_per_scale_bits)
+    w = 1 << width_bits
+    n = math.ceil(grain.reach * scale / w)
+
+    # |k| goes from i w to i w + w - 1 in strip i >= 0, from i w + 1 to i w + w in strip -1 - i
+    left = np.arange(n, dtype=np.float64) * w
+    near = np.concatenate([(left + 1)[::-1], left])
+    far = np.concatenate([(left + w)[::-1], left + w - 1])
+    # 2^-40 outweighs the error of these doubles wherever the area is one unit or more
+    lower = np.exp(-((far / scale) ** 2) / 2) * (1 - 2.0**-40)
+    upper = np.exp(-((near / scale) ** 2) / 2) * (1 + 2.0**-40)
+    beyond = 4 * (1 << _tail_bits(scale)) / w * math.exp(-((n * w / scale) ** 2) / 2) * (1 + 2.0**-40)
+
+    # the largest height whose areas, rounded to whole units, fit into the table
+    space = 1 << (COLUMN_BITS + grain.level_bits)
+    K = space
+    while True:
+        areas, tail = np.floor(K * upper).astype(np.int64) + 1, math.floor(K * beyond) + 1
+        total = int(areas.sum()) + tail
+        if total <= space:
+            break
+        K = K * space // total - 1
+    certain = np.floor(K * lower).astype(np.int64)
+
+    parts = [0, *(areas - certain).tolist(), tail, space - total]
+    starts = np.cumsum(np.array(parts, dtype=np.int64))
+    rest = int(starts[-1])
+    guide_bits = max(0, rest.bit_length() - COLUMN_BITS)
+    corners = np.arange(((rest - 1) >> guide_bits) + 1, dtype=np.int64) << guide_bits
+    return Strips(
+        scale=scale,
+        table=_alias_table([*certain.tolist(), rest], [*range(-n, n), OTHER], grain.level_bits),
+        level_bits=grain.level_bits,
+        width_bits=width_bits,
+        first=-n,
+        certain=certain,
+        starts=starts,
+        guide=np.searchsorted(starts, corners, side="right") - 1,
+        guide_bits=guide_bits,
+        limit=np.uint64((1 << 64) - (1 << 64) % rest - 1),
+        height=float(K),
+        decay=0.5 / scale**2,
+        slack=grain.slack,
+    )
+
+
+def _alias_table(areas: list[int], names: list[int], level_bits: int) -> NDArray[np.int64]:
+    """Columns of 2^level_bits units, each shared by at most two names, that give every name exactly its area."""
+    columns, capacity = 1 << COLUMN_BITS, 1 << level_bits
+    left = areas + [0] * (columns - len(areas))
+    first = names + [0] * (columns - len(names))
+    second = [0] * columns
+    small = [c for c in range(columns) if left[c] < capacity]
+    large = [c for c in range(columns) if left[c] >= capacity]
+    while small:
+        poor, rich = small.pop(), large[-1]
+        second[poor] = first[rich]
+        left[rich] -= capacity - left[poor]
+        if left[rich] < capacity:
+            small.append(large.pop())
+    one, other, threshold = np.array([first, second, left], dtype=np.int64)
+    return np.asarray(one << 48 | (other & 0xFFFF) << 32 | threshold)
+
+
+def decide(strips: Strips, words: list[int], stream: Stream) -> int | None:
+    """What `settle` does with three words, in exact arithmetic: the value, or None for a rejected attempt."""
+    pick, place, fraction = words
+    point = pick % int(strips.starts[-1])
+    j = bisect_right(strips.starts, point) - 1
+    if pick > strips.limit or j > strips.certain.size:
+        return None
+    if j == strips.certain.size:
+        return _tail(strips, stream)
+    v = ((strips.first + j) << strips.width_bits) + (place & ((1 << strips.width_bits) - 1))
+    y = int(strips.certain[j] - strips.starts[j]) + point
+    return v if _lies_below(y, fraction, Fraction(strips.height), _exponent(strips, v), stream) else None
+
+
+def _tail(strips: Strips, stream: Stream) -> int | None:
+    """An attempt beyond the strips, |k| about N = n w or more, where the tail's area was picked.
+
+    Blocks of W >= s integers on either side, the j-th with probability 2^-(j+1): each k is proposed with probability
+    2^-(j+2)/W and owed K exp(-k^2/2s^2)/w units. The ratio, over the area, is at most 1: it is for j = 0 by the choice
+    of the area, and from block to block the exponential falls by exp(-N W/s^2) < 1/2.
+    """
+    W_bits = _tail_bits(strips.scale)
+    j = 0
+    while (coins := int(stream.words(1)[0])) == (1 << 64) - 1:
+        j += 64
+    j += (~coins & -~coins).bit_length() - 1
+    word = int(stream.words(1)[0])
+    x = (-strips.first << strips.width_bits) + (j << W_bits) + (word & ((1 << W_bits) - 1))
+    v = x if word >> 63 else ~x
+    area = int(strips.starts[-2] - strips.starts[-3])
+    height = Fraction(strips.height) * Fraction(1 << (j + 2 + W_bits - strips.width_bits), area)
+    return v if _lies_below(0, int(stream.words(1)[0]), height, _exponent(strips, v), stream) else None
+
+
+def _tail_bits(scale: float) -> int:
+    return max(0, math.frexp(scale)[1])
+
+
+def _exponent(strips: Strips, v: int) -> Fraction:
+    return Fraction(v * v) / (2 * Fraction(strips.scale) ** 2)
+
+
+def _lies_below(whole: int, fraction: int, height: Fraction, exponent: Fraction, stream: Stream) -> bool:
+    """Whether whole + U < height exp(-exponent), U uniform in [0, 1): `fraction` is its first 64 bits, more follow."""
+    bits = 64
+    while True:
+        low = Fraction((whole << bits) + fraction, 1 << bits)
+        exp_low, exp_high = exp_bounds(exponent, bits + 64)
+        if low + Fraction(1, 1 << bits) <= height * exp_low:
+            return True
+        if low >= height * exp_high:
+            return False
+        fraction = fraction << 64 | int(stream.words(1)[0])
+        bits += 64
+
+
+def exp_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
+    """Rationals below and above exp(-x), x >= 0, closer together than 2^-bits.   exp(-x) = exp(-x/2^h)^(2^h)."""
+    h = math.ceil(x).bit_length()
+    precision = bits + 2 * h + 16
+    one = 1 << precision
+    t = math.floor(x * one / (1 << h))
+    total, term, n = 0, one, 0
+    while term:
+        total += -term if n % 2 else term
+        n += 1
+        term = term * t // (n * one)
+    # in units of 2^-precision: t is short by 1 at most, every term by 2, what is left out by 3
+    error = 2 * n + 4
+    low, high = total - error, total + error
+    for _ in range(h):
+        low, high = low * low >> precision, (high * high >> precision) + 1
+    return Fraction(low, one), Fraction(high, one)

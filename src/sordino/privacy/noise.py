@@ -1,0 +1,201 @@
+r"""Noise on a lattice, each with the event it earns.
+
+A double holds 53 bits, so value + noise computed in doubles can leave the value's low bits in the result: the set of
+results that can occur depends on the value, and one result may rule out a neighbour altogether (Mironov 2012). Here
+the value is rounded to whole multiples of a step g that depends on the noise alone, whole numbers are added, and the
+sum times g is released: whatever the value, every multiple of g can occur.
+
+    release = g (round(value / g) + Z),    g = 2^-30 times the largest power of two not above the noise's scale.
+
+Rounding moves each coordinate by at most g/2, hence two values apart by `sensitivity` to at most
+sensitivity + g sqrt(dim), which is what the noise is measured against. Beyond 2^53 steps the product is rounded to a
+double, a function of what was already protected.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.privacy.discrete_gaussian import discrete_gaussian, rounding_distance
+from sordino.privacy.events import Approximate, Event, Gaussian, PureDP
+from sordino.privacy.randomness import Randomness
+
+Array = NDArray[np.float64]
+
+_STEPS_PER_SCALE_BITS = 30
+_LARGEST_STEPS = 2.0**62
+_SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-900, 2.0**900  # the step and its inverse are ordinary doubles
+_UP, _DOWN = 1 + 2.0**-50, 1 - 2.0**-50  # outweigh the rounding of the few operations of one formula
+
+
+class Noise(Protocol):
+    """What protects a vector of `dim` coordinates that one record moves by at most `sensitivity` (Euclidean)."""
+
+    @property
+    def sensitivity(self) -> float: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def event(self) -> Event: ...
+
+    def perturb(self, value: Array, randomness: Randomness) -> Array:
+        """`value` has shape (..., dim); every row gets noise of its own."""
+        ...
+
+
+@dataclass(frozen=True)
+class GaussianNoise:
+    r"""value + N(0, std^2 I), through the discrete Gaussian of parameter s = std/g, 2^30 <= s < 2^31.
+
+    Privacy. Let x be the value rounded to the lattice, in units of g: it moves by at most sensitivity/g + sqrt(dim).
+    1. round(x + N(0, s^2 I)) is the Gaussian mechanism at noise multiplier std / (sensitivity + g sqrt(dim)), rounded.
+    2. x is whole, so that is x + round(N(0, s^2 I)), and each of its coordinates is within `rounding_distance(s)`
+       < 2e-20 in total variation of x + discrete Gaussian, which is released; independent coordinates add up.
+    """
+
+    sensitivity: float
+    std: float
+    dim: int
+
+    def __post_init__(self) -> None:
+        _check(self.sensitivity, self.dim)
+        _check_scale("std", self.std)
+
+    @staticmethod
+    def at(multiplier: float, sensitivity: float, dim: int) -> GaussianNoise:
+        """The noise whose event has this multiplier or a hair more, the lattice's share included."""
+        _check(sensitivity, dim)
+        if not (math.isfinite(multiplier) and multiplier > 0):
+            raise ValueError(f"multiplier is {multiplier}: Gaussian noise needs a positive finite one.")
+        std = multiplier * sensitivity
+        # std = multiplier (sensitivity + g(std) sqrt(dim)), where g is constant between powers of two
+        for _ in range(3):
+            _check_scale("multiplier times sensitivity", std)
+            noise = GaussianNoise(sensitivity, std, dim)
+            if noise.multiplier >= multiplier:
+                return noise
+            std = multiplier * (sensitivity + noise.step * math.sqrt(dim)) * (1 + 2.0**-48)
+        raise ValueError(
+            f"multiplier {multiplier} in {dim} dimensions: the lattice's step would be coarse beside the sensitivity. "
+            "Ask for a multiplier below 2^28 / sqrt(dim)."
+        )
+
+    @property
+    def step(self) -> float:
+        """g, the lattice's step."""
+        return _step(self.std)
+
+    @property
+    def multiplier(self) -> float:
+        """std / (sensitivity + g sqrt(dim)), rounded down."""
+        return self.std / (self.sensitivity + self.step * math.sqrt(self.dim)) * _DOWN
+
+    @property
+    def event(self) -> Approximate:
+        return Approximate(Gaussian(self.multiplier), self.dim * rounding_distance(self.std / self.step) * _UP)
+
+    def perturb(self, value: Array, randomness: Randomness) -> Array:
+        units = _on_lattice(value, self.step, self.dim)
+        units += discrete_gaussian(self.std / self.step, units.shape, randomness.noise)
+        return _in_doubles(units, self.step)
+
+
+@dataclass(frozen=True)
+class L2LaplaceNoise:
+    r"""value + z, density of z ~ exp(-|z|/scale), Euclidean norm:   z = scale r u,  r ~ Gamma(dim),  u on the sphere.
+
+    Privacy. With scale = (sensitivity + g sqrt(dim)) / epsilon, the density's logarithm moves by at most epsilon
+    between the lattice points of two neighbours (Hardt and Talwar 2010); rounding the sum is post-processing, and as
+    the lattice point is whole it is enough to round z.
+
+    The pure guarantee is that of real arithmetic. r and u are drawn in double precision from 2^-53 upwards, so the
+    probability of each result carries a relative error near 2^-50, and results rarer than about 2^-53 per coordinate
+    never occur. Whoever cannot accept that residue asks for delta > 0, where `GaussianNoise` is exact.
+    """
+
+    sensitivity: float
+    epsilon: float
+    dim: int
+
+    def __post_init__(self) -> None:
+        _check(self.sensitivity, self.dim)
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise ValueError(f"epsilon is {self.epsilon}: it must be a positive finite number.")
+        _check_scale("sensitivity / epsilon", self.sensitivity / self.epsilon)
+
+    @property
+    def step(self) -> float:
+        """g, the lattice's step."""
+        return _step(self.sensitivity / self.epsilon)
+
+    @property
+    def scale(self) -> float:
+        """(sensitivity + g sqrt(dim)) / epsilon, rounded up."""
+        return (self.sensitivity + self.step * math.sqrt(self.dim)) / self.epsilon * _UP
+
+    @property
+    def event(self) -> PureDP:
+        return PureDP(self.epsilon)
+
+    def perturb(self, value: Array, randomness: Randomness) -> Array:
+        units = _on_lattice(value, self.step, self.dim)
+        stream = randomness.noise
+        z = stream.normals(units.shape)
+        z /= np.linalg.norm(z, axis=-1, keepdims=True)
+        z *= stream.generator.standard_gamma(self.dim, size=(*units.shape[:-1], 1)) * (self.scale / self.step)
+        units += np.rint(z, out=z).astype(np.int64)
+        return _in_doubles(units, self.step)
+
+
+def _check(sensitivity: float, dim: int) -> None:
+    if not (math.isfinite(sensitivity) and sensitivity > 0):
+        raise ValueError(
+            f"sensitivity is {sensitivity}: it must be a positive finite number, a bound on how far one record moves "
+            "the value."
+        )
+    if not (isinstance(dim, int) and dim >= 1):
+        raise ValueError(f"dim is {dim!r}: noise needs a whole number of coordinates, at least one.")
+
+
+def _check_scale(name: str, scale: float) -> None:
+    if not _SMALLEST_SCALE <= scale <= _LARGEST_SCALE:
+        raise ValueError(
+            f"{name} is {scale}: it must be positive, between 1e-270 and 1e270, so that the lattice fits into doubles. "
+            "Without noise nothing is private; at such magnitudes express the value in other units."
+        )
+
+
+def _step(scale: float) -> float:
+    # 2^(e-1) <= scale < 2^e
+    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - _STEPS_PER_SCALE_BITS)
+
+
+def _on_lattice(value: Array, step: float, dim: int) -> NDArray[np.int64]:
+    """round(value / step). The sentences name no private number."""
+    value = np.asarray(value, dtype=np.float64)
+    if value.ndim == 0 or value.shape[-1] != dim:
+        raise ValueError(f"the value has shape {value.shape}: noise in {dim} dimensions needs (..., {dim}).")
+    # the step is a power of two, so the product is exact
+    units = value * (1 / step)
+    if not np.all(np.abs(units) < _LARGEST_STEPS):
+        if not np.all(np.isfinite(value)):
+            raise ValueError(
+                "the value to protect is not finite, nothing was released: check the records for missing or infinite "
+                "numbers, and that every contribution is clipped."
+            )
+        raise ValueError(
+            "the value to protect is more than 2^31 times larger than the noise, nothing was released: check that "
+            "every contribution is clipped, and that value and sensitivity are in the same units."
+        )
+    return np.rint(units, out=units).astype(np.int64)
+
+
+def _in_doubles(units: NDArray[np.int64], step: float) -> Array:
+    value: Array = units.astype(np.float64)
+    value *= step
+    return value

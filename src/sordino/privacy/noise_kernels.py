@@ -1,0 +1,152 @@
+"""The inner loops of the noise, compiled on first use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.privacy.discrete_gaussian import COLUMN_BITS, OTHER
+
+if TYPE_CHECKING:
+    from sordino.privacy.discrete_gaussian import Strips
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def _kernel(function: F) -> F:
+    # contraction to fused multiply-add only: nothing here may be reassociated
+    compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")(function)
+    return cast(F, compiled)
+
+
+@_kernel
+def box_muller(a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
+    """In place: random bits in, independent N(0, 1) out.   r = sqrt(-2 log u),  (r cos x, r sin x).
+
+    u is an odd multiple of 2^-53 in (0, 1). The angle is uniform in (-pi/4, pi/4); a random sign of the cosine and a
+    random exchange of the two take it round the circle. Straight-line arithmetic, so that the compiler can put four
+    pairs side by side in vector registers: log and the trigonometric functions are their Taylor series, to 1e-15.
+    """
+    for i in range(a.size):
+        w = np.float64(a[i]).view(np.uint64)
+        q = np.float64(b[i]).view(np.uint64)
+
+        # 52 bits behind an exponent of zero lie in [1, 2)
+        u = np.uint64((w >> np.uint64(12)) | np.uint64(0x3FF0000000000000)).view(np.float64) - (1.0 - 2.0**-53)
+        # u = 2^e m with m in [sqrt(1/2), sqrt(2)); the exponent becomes a float behind the bits of 2^52
+        bits = np.float64(u).view(np.uint64) + np.uint64(0x3FF0000000000000 - 0x3FE6A09E667F3BCC)
+        e = np.uint64((bits >> np.uint64(52)) | np.uint64(0x4330000000000000)).view(np.float64) - (2.0**52 + 1023.0)
+        m = np.uint64((bits & np.uint64(0x000FFFFFFFFFFFFF)) + np.uint64(0x3FE6A09E667F3BCC)).view(np.float64)
+        # log m = 2 artanh t = 2 (t + t^3/3 + t^5/5 + ...),  t = (m - 1)/(m + 1),  |t| < 0.172
+        t = (m - 1.0) / (m + 1.0)
+        z = t * t
+        p = z * (1 / 17) + 1 / 15
+        p = z * p + 1 / 13
+        p = z * p + 1 / 11
+        p = z * p + 1 / 9
+        p = z * p + 1 / 7
+        p = z * p + 1 / 5
+        p = z * p + 1 / 3
+        r = math.sqrt(-2.0 * math.log(2.0) * e - 4.0 * (t + t * z * p))
+
+        v = np.uint64((q >> np.uint64(12)) | np.uint64(0x3FF0000000000000)).view(np.float64) - (1.5 - 2.0**-53)
+        x = v * (math.pi / 2)
+        y = x * x
+        s = 1 / 6227020800 - y * (1 / 1307674368000)
+        s = y * s - 1 / 39916800
+        s = y * s + 1 / 362880
+        s = y * s - 1 / 5040
+        s = y * s + 1 / 120
+        s = y * s - 1 / 6
+        s = r * (x + x * y * s)
+        c = y * (1 / 20922789888000) - 1 / 87178291200
+        c = y * c + 1 / 479001600
+        c = y * c - 1 / 3628800
+        c = y * c + 1 / 40320
+        c = y * c - 1 / 720
+        c = y * c + 1 / 24
+        c = y * c - 1 / 2
+        c = r * (1.0 + y * c)
+
+        # the lowest bits did not enter the angle
+        c = np.uint64(np.float64(c).view(np.uint64) ^ (q << np.uint64(63))).view(np.float64)
+        exchange = (q & np.uint64(2)) == 0
+        a[i] = s if exchange else c
+        b[i] = c if exchange else s
+
+
+@_kernel
+def place(
+    values: NDArray[np.int64], table: NDArray[np.int64], level_bits: int, width_bits: int, others: NDArray[np.int64]
+) -> int:
+    """In place: one random word in, one integer out, or its position noted in `others`. Returns how many of those.
+
+    The word's top bits choose a column, the next bits are compared with the column's threshold and choose one of its
+    two strips, the lowest bits are the place inside the strip.
+    """
+    count = 0
+    low = (np.int64(1) << width_bits) - 1
+    shift = np.uint64(64 - COLUMN_BITS - level_bits)
+    levels = (np.int64(1) << level_bits) - 1
+    for i in range(values.size):
+        word = np.uint64(values[i])
+        column = table[word >> np.uint64(64 - COLUMN_BITS)]
+        level = np.int64(word >> shift) & levels
+        strip = (column << (0 if level < (column & 0xFFFFFFFF) else 16)) >> 48
+        values[i] = (strip << width_bits) + (np.int64(word) & low)
+        if strip == OTHER:
+            others[count] = i
+            count += 1
+    return count
+
+
+@_kernel
+def settle(
+    values: NDArray[np.int64],
+    others: NDArray[np.int64],
+    words: NDArray[np.uint64],
+    strips: Strips,
+    rejected: NDArray[np.int64],
+    undecided: NDArray[np.int64],
+) -> tuple[int, int]:
+    """One attempt, of three words, for each position in `others`. Accepted ones are written into `values`.
+
+    A point is uniform in the uncertain parts laid end to end, strip j from starts[j] to starts[j+1]. It lies at
+    y = certain[j] + (point - starts[j]) + fraction above value v, and is accepted when y < height exp(-decay v^2).
+    Notes, and returns how many, the positions `rejected` and the attempts `undecided`: those that double precision
+    cannot tell or that lie beyond the strips.
+    """
+    rejections = 0
+    doubts = 0
+    total = np.uint64(strips.starts[-1])
+    low = (np.int64(1) << strips.width_bits) - 1
+    for k in range(others.size):
+        point = np.int64(words[3 * k] % total)
+        j = strips.guide[point >> strips.guide_bits]
+        while strips.starts[j + 1] <= point:
+            j += 1
+        doubtful = j == strips.certain.size
+        accepted = False
+        if j < strips.certain.size:
+            v = ((strips.first + j) << strips.width_bits) + (np.int64(words[3 * k + 1]) & low)
+            y = float(strips.certain[j] + point - strips.starts[j])
+            y += float(words[3 * k + 2] >> np.uint64(11)) * 2.0**-53
+            top = strips.height * math.exp(-strips.decay * float(v) * float(v))
+            doubtful = abs(y - top) <= strips.slack * (y + top + 1.0)
+            accepted = y < top
+            if accepted:
+                values[others[k]] = v
+        if words[3 * k] > strips.limit:  # so that the remainder above is uniform
+            doubtful, accepted = False, False
+        if doubtful:
+            undecided[doubts] = k
+            doubts += 1
+        elif not accepted:
+            rejected[rejections] = others[k]
+            rejections += 1
+    return rejections, doubts

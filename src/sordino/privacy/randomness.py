@@ -1,0 +1,211 @@
+"""Where random bits come from: the operating system, stretched by AES-256 in counter mode.
+
+Noise that an adversary can predict protects nobody, so a run draws a fresh 256-bit key for each of its two streams:
+one for the noise, one for choosing batches. A seed replaces the keys in tests, and the certificate then says so.
+
+A key must never serve twice, or the difference of two releases would be free of noise: streams refuse to be copied or
+pickled, and a forked child takes new keys before it draws anything.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
+
+BLOCK = 1 << 15
+"""Words per pass: small enough for the second-level cache, large enough to hide the calls."""
+
+_KEY_BYTES = 32
+_BUFFER = 512
+_SPARE = 2  # words that the cipher wants free behind its output
+_ZEROS = bytes(8 * BLOCK)
+
+
+class Stream:
+    """An endless sequence of 64-bit words under one 256-bit key. Safe to share between threads."""
+
+    __slots__ = ("__weakref__", "_buffer", "_cipher", "_forks", "_generator", "_key", "_left", "_lock", "_renew")
+
+    _key: bytes
+    _cipher: CipherContext | None
+    _generator: np.random.Generator | None
+    _lock: threading.Lock
+    _left: int
+
+    def __init__(self, key: bytes, renew: Callable[[bytes, int], bytes]) -> None:
+        """`renew(key, forks)` is the key of a child process, `forks` counting the children so far."""
+        if len(key) != _KEY_BYTES:
+            raise ValueError(f"the key has {8 * len(key)} bits: AES-256 needs 256.")
+        self._renew = renew
+        self._buffer = np.empty(_BUFFER + _SPARE, dtype=np.uint64)
+        self._generator = None
+        self._forks = 0
+        self._start(key)
+        _streams.add(self)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """The next `count` uniform words. Cutting a request in two does not change what comes."""
+        words = np.empty(count, dtype=np.uint64)
+        self.fill(words)
+        return words
+
+    def fill(self, words: NDArray[np.uint64]) -> None:
+        """Overwrite a contiguous array with the next words."""
+        with self._lock:
+            start = self._take(words, 0)
+            # large requests are written in place, small ones come through the buffer
+            end = words.size - _SPARE
+            if end - start >= _BUFFER:
+                start = self._encrypt(words, start, end)
+            while start < words.size:
+                self._encrypt(self._buffer, 0, _BUFFER)
+                self._left = _BUFFER
+                start = self._take(words, start)
+
+    def normals(self, shape: int | tuple[int, ...]) -> NDArray[np.float64]:
+        """Independent N(0, 1) in double precision, up to 8.57 standard deviations (Box and Muller 1958)."""
+        from sordino.privacy.noise_kernels import box_muller
+
+        count = math.prod((shape,) if isinstance(shape, int) else shape)
+        normals = np.empty(count + count % 2)
+        for first in range(0, normals.size, BLOCK):
+            block = normals[first : first + BLOCK]
+            self.fill(block.view(np.uint64))
+            half = block.size // 2
+            box_muller(block[:half], block[half:])
+        return normals[:count].reshape(shape)
+
+    @property
+    def generator(self) -> np.random.Generator:
+        """NumPy's distributions on ChaCha20, under a 256-bit key of its own derived from this stream's."""
+        if self._generator is None:
+            with self._lock:
+                if self._generator is None:
+                    self._generator = np.random.Generator(_chacha(self._key))
+        return self._generator
+
+    def _start(self, key: bytes) -> None:
+        self._key = key
+        self._cipher = None
+        self._left = 0
+        self._lock = threading.Lock()
+        if self._generator is not None:
+            # whoever already holds the generator must get the new key too
+            self._generator.bit_generator.state = _chacha(key).state
+
+    def _restart_in_child(self) -> None:
+        self._start(self._renew(self._key, self._forks))
+
+    def _take(self, words: NDArray[np.uint64], start: int) -> int:
+        count = min(self._left, words.size - start)
+        first = _BUFFER - self._left
+        words[start : start + count] = self._buffer[first : first + count]
+        self._left -= count
+        return start + count
+
+    def _encrypt(self, words: NDArray[np.uint64], start: int, end: int) -> int:
+        cipher = self._cipher = self._cipher or _aes(self._key)
+        target = words.view(np.uint8).data
+        for first in range(8 * start, 8 * end, len(_ZEROS)):
+            length = min(len(_ZEROS), 8 * end - first)
+            cipher.update_into(memoryview(_ZEROS)[:length], target[first : first + length + 8 * _SPARE])
+        return end
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(
+            "a random stream cannot be copied or pickled: the copy would draw the same noise again, and the "
+            "difference of two releases would show the records. Pass the Randomness itself, or make a new one."
+        )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
+        self.__copy__()
+
+    def __reduce__(self) -> NoReturn:
+        self.__copy__()
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """Two independent streams: `noise` for what is added to answers, `sampling` for which records are asked."""
+
+    noise: Stream
+    sampling: Stream
+    is_seeded: bool
+
+    @staticmethod
+    def system() -> Randomness:
+        """256 bits from the operating system for each stream."""
+        noise, sampling = (Stream(os.urandom(_KEY_BYTES), _renew_from_system) for _ in range(2))
+        return Randomness(noise, sampling, is_seeded=False)
+
+    @staticmethod
+    def seeded(seed: int) -> Randomness:
+        """The same values every time, for tests: whoever knows the seed can subtract the noise."""
+        try:
+            number = operator.index(seed)
+        except TypeError:
+            raise TypeError(f"seed is {seed!r}: a whole number is needed.") from None
+        if number < 0:
+            raise ValueError(f"seed is {number}: it must not be negative.")
+        key = str(number).encode()
+        noise, sampling = (Stream(_derive(key, purpose), _renew_from_seed) for purpose in (b"noise", b"sampling"))
+        return Randomness(noise, sampling, is_seeded=True)
+
+    def describe(self) -> str:
+        """As the certificate states it."""
+        return "seeded: not private" if self.is_seeded else "operating system, AES-256-CTR"
+
+
+def _derive(key: bytes, purpose: bytes) -> bytes:
+    return blake2b(key, digest_size=_KEY_BYTES, person=purpose).digest()
+
+
+def _renew_from_system(key: bytes, forks: int) -> bytes:
+    return os.urandom(_KEY_BYTES)
+
+
+def _renew_from_seed(key: bytes, forks: int) -> bytes:
+    return _derive(key, b"fork %d" % forks)
+
+
+def _aes(key: bytes) -> CipherContext:
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    # the key is new, so the counter may start at zero
+    return Cipher(algorithms.AES(_derive(key, b"words")), modes.CTR(bytes(16))).encryptor()
+
+
+def _chacha(key: bytes) -> Any:
+    from randomgen import ChaCha
+
+    return ChaCha(key=int.from_bytes(_derive(key, b"generator"), "little"), rounds=20)
+
+
+_streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+
+
+def _count_fork() -> None:
+    for stream in list(_streams):
+        stream._forks += 1
+
+
+def _restart_streams() -> None:
+    for stream in list(_streams):
+        stream._restart_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_count_fork, after_in_child=_restart_streams)
