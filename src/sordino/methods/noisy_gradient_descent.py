@@ -78,7 +78,10 @@ class NoisyGradientDescent:
         if self.release not in ("last", "average", "random", "trajectory"):
             raise ValueError(f"release is {self.release!r}: it must be 'last', 'average', 'random' or 'trajectory'.")
         L = problem.constants.L
-        C = min(L, self.clip or L)
+        # contributions never exceed L, so a larger clip would only be paid for
+        C = L if self.clip is None else min(L, self.clip)
+        if not C > 0:
+            raise ValueError(f"clip is {self.clip}: it must be a positive bound on a record's gradient norm.")
         T, eta = self._descent(problem, budget)
         A = self._amplification(problem, budget, T, eta, C)
         Delta, d = budget.relation.distance * C, problem.dim

@@ -105,18 +105,19 @@ def _noise(Delta: float, budget: Budget, dim: int) -> GaussianNoise | L2LaplaceN
 
 
 def _paper_plan(problem: Problem, budget: Budget, T: int, eta: float) -> OutputPerturbationPlan:
+    """The printed noise, on the true sensitivity: the event then says what that noise is worth."""
     L, beta, mu = problem.constants
-    n, d, epsilon, delta = problem.records, problem.dim, budget.epsilon, budget.delta
+    n, d, epsilon = problem.records, problem.dim, budget.epsilon
     if mu > 0:
-        # Theorem 2 asks for L of the penalised loss on the ball of radius 2D
-        L = L + 2 * mu * problem.radius
-        Delta = 5 * L * (1 + beta / mu) / (n * beta)
+        # Theorem 2 asks for the Lipschitz constant of the penalised loss on the ball of radius 2D
+        printed = 5 * (L + 2 * mu * problem.radius) * (1 + beta / mu) / (n * beta)
     else:
-        Delta = 3 * L * T * eta / n
+        printed = 3 * L * T * eta / n
+    true = sensitivity(problem, budget.relation, T, eta)
     if budget.pure:
-        return OutputPerturbationPlan(T, eta, Delta, L2LaplaceNoise(Delta, epsilon, d))
-    std = math.sqrt(2 * math.log(2 / delta)) * Delta / epsilon
-    return OutputPerturbationPlan(T, eta, Delta, GaussianNoise(Delta, std, d))
+        return OutputPerturbationPlan(T, eta, true, L2LaplaceNoise(true, epsilon * true / printed, d))
+    std = math.sqrt(2 * math.log(2 / budget.delta)) * printed / epsilon
+    return OutputPerturbationPlan(T, eta, true, GaussianNoise(true, std, d))
 
 
 def _radius(problem: Problem, guess: float | None) -> float:

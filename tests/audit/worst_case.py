@@ -1,0 +1,48 @@
+"""Neighbouring data sets on which a linear model moves as far as any can.
+
+A Huber record whose target is far away has the constant gradient -+threshold * x: the loss is +-L w, the extremal case
+of every sensitivity bound here. All other records are zero rows, which contribute nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sordino.budget import Budget, Relation
+from sordino.domains import Everywhere
+from sordino.losses import Huber
+from sordino.oracle import linear_oracle
+from sordino.oracle.rows import Rows
+from sordino.penalties import Ridge
+from sordino.problem import Problem
+
+FAR = 1e9
+RECORDS = 10
+
+
+def problem(mu=0.0, domain=None):
+    return Problem(records=RECORDS, features=1, loss=Huber(), penalty=Ridge(mu), domain=domain or Everywhere())
+
+
+def neighbours(problem, relation):
+    """Two oracles: the last record pulls up or down (replace-one), or is there or not (add/remove)."""
+    rows = Rows(bound=1.0)
+
+    def oracle(pulls):
+        X = np.zeros((RECORDS - 1 + len(pulls), 1))
+        y = np.zeros(len(X))
+        if pulls:
+            X[-1], y[-1] = 1.0, pulls[0] * FAR
+        return linear_oracle(X, y, problem, rows, relation)
+
+    return (oracle([+1]), oracle([-1])) if relation is Relation.REPLACE_ONE else (oracle([+1]), oracle([]))
+
+
+def outputs(method, plan, problem, oracle, randomness, runs):
+    """One number per independent run, for stacks of runs side by side."""
+    weights = method.run(plan, problem, oracle, randomness, start=np.zeros((runs, 1))).weights
+    return (weights[-1] if weights.ndim == 3 else weights)[:, 0]
+
+
+def budget(epsilon=1.0, delta=1e-2, relation=Relation.REPLACE_ONE):
+    return Budget(epsilon, delta, relation)

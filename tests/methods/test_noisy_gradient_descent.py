@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from sordino.budget import Budget, Relation
+from sordino.domains import Ball
+from sordino.losses import Hinge, Huber, Logistic, Softmax
+from sordino.methods import NoisyGradientDescent
+from sordino.oracle import linear_oracle
+from sordino.oracle.rows import Rows
+from sordino.penalties import BoundedPenalty, Ridge
+from sordino.privacy.accountants import epsilon, gdp_mu
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+
+R1 = Relation.REPLACE_ONE
+ADULT = Problem(records=32561, features=110, loss=Logistic(), penalty=Ridge(0.1))
+FLAT = Problem(records=32561, features=110, loss=Logistic())
+
+
+def plan_of(problem=ADULT, budget=None, **settings):
+    return NoisyGradientDescent(**settings).plan(problem, budget or Budget(1.0, 1e-5))
+
+
+@pytest.mark.parametrize("release", ["last", "average", "random", "trajectory"])
+@pytest.mark.parametrize("problem", [ADULT, FLAT, Problem(1000, 5, Logistic(), domain=Ball(0.1))])
+def test_tight_noise_earns_the_budget_and_no_more(problem, release):
+    budget = Budget(0.7, 1e-6)
+    plan = plan_of(problem, budget, steps=50, release=release)
+    assert 0.999 * budget.epsilon <= epsilon(plan.event, budget.delta, R1) <= budget.epsilon
+
+
+def test_what_is_released_decides_what_is_accounted():
+    """Last and random iterates of a convex descent are amplified; averages and trajectories are composed."""
+    stds = {release: plan_of(steps=100, release=release).noise.std for release in ("last", "random", "average")}
+    assert stds["last"] == stds["random"] < stds["average"] / 3
+    assert plan_of(steps=100, release="trajectory").noise.std == stds["average"]
+    # composition: mu_G = sqrt(T) * 2L / (n sigma)
+    assert stds["average"] == pytest.approx(2 * math.sqrt(100) / gdp_mu(1.0, 1e-5), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("delta", "composed", "amplified"),
+    [
+        (1e-3, (2.14, 1.61, 1.44, 1.29), (8.72, 6.58, 5.89, 5.25)),
+        (1e-5, (1.56, 1.36, 1.29, 1.20), (6.37, 5.57, 5.25, 4.91)),
+    ],
+)
+def test_noise_against_the_printed_constants(delta, composed, amplified):
+    """n = 32561, mu = 0.1, eta = 1/(mu + beta), T = 100: printed over tight standard deviation, epsilon .1 .5 1 2."""
+    for e, flat, steep in zip((0.1, 0.5, 1.0, 2.0), composed, amplified, strict=True):
+        budget = Budget(e, delta)
+        printed, average, last = (
+            plan_of(ADULT, budget, steps=100, step_size=1 / 0.45, **settings).noise.std
+            for settings in ({"calibration": "paper"}, {"release": "average"}, {})
+        )
+        assert printed / average == pytest.approx(flat, abs=0.006)
+        assert printed / last == pytest.approx(steep, abs=0.006)
+
+
+def test_the_printed_noise_fails_its_claim_at_large_epsilon():
+    """Valid up to epsilon 6.98 at delta 1e-3 and 7.97 at 1e-5, when every step counts."""
+    for delta, limit in ((1e-3, 6.98), (1e-5, 7.97)):
+        for e, holds in ((limit - 0.02, True), (limit + 0.02, False)):
+            plan = plan_of(FLAT, Budget(e, delta), steps=100, step_size=1.0, release="average", calibration="paper")
+            assert (epsilon(plan.event, delta, R1) <= e) is holds
+
+
+def test_amplification_needs_what_the_theorem_needs():
+    rooted = math.sqrt(100)
+    assert plan_of(ADULT, steps=100, step_size=1.0).amplification < rooted
+    # a step above 2/beta does not contract
+    assert plan_of(ADULT, steps=100, step_size=6.0).amplification == rooted
+    # neither does a non-convex objective
+    bumpy = Problem(1000, 5, Logistic(), penalty=BoundedPenalty(0.1))
+    assert plan_of(bumpy, steps=100, step_size=0.5).amplification == rooted
+    # clipping keeps a one-score loss a convex smooth loss, but not a softmax loss
+    assert plan_of(ADULT, steps=100, step_size=1.0, clip=0.1).amplification < rooted
+    many = Problem(1000, 5, Softmax(3), penalty=Ridge(0.1))
+    assert plan_of(many, steps=100, step_size=1.0).amplification < rooted
+    assert plan_of(many, steps=100, step_size=1.0, clip=0.1).amplification == rooted
+
+
+def test_add_remove_needs_half_the_noise():
+    budget = Budget(1.0, 1e-5)
+    other = Budget(1.0, 1e-5, Relation.ADD_REMOVE)
+    assert plan_of(FLAT, other, steps=10, step_size=1.0).noise.std == pytest.approx(
+        plan_of(FLAT, budget, steps=10, step_size=1.0).noise.std / 2, rel=1e-6
+    )
+
+
+def test_a_clip_above_the_lipschitz_constant_is_not_paid_for():
+    assert plan_of(clip=100.0, steps=5).clip == 1.0
+
+
+def run(problem, X, y, plan, method, seed=0, start=None):
+    oracle = linear_oracle(X, y, problem, Rows(1.0), R1)
+    return method.run(plan, problem, oracle, Randomness.seeded(seed), start).weights
+
+
+@pytest.fixture
+def toy():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = np.sign(X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=400))
+    return Problem(400, 3, Logistic(), penalty=Ridge(0.01), domain=Ball(8.0)), X, y
+
+
+def test_releases_have_their_shapes_and_stay_in_the_domain(toy):
+    problem, X, y = toy
+    for release, shape in {"last": (3,), "average": (3,), "random": (3,), "trajectory": (31, 3)}.items():
+        method = NoisyGradientDescent(steps=30, step_size=4.0, release=release)
+        w = run(problem, X, y, method.plan(problem, Budget(1.0, 1e-5)), method)
+        assert w.shape == shape
+        assert (np.linalg.norm(w, axis=-1) <= 8 * (1 + 1e-12)).all()
+
+
+def test_little_noise_finds_the_minimum(toy):
+    problem, X, y = toy
+    method = NoisyGradientDescent(steps=400, step_size=3.0)
+    w = run(problem, X, y, method.plan(problem, Budget(1e6, 1e-5)), method)
+    oracle = linear_oracle(X, y, problem, Rows(1.0), R1)
+    gradient = oracle.gradient(w) + problem.penalty.gradient(w)
+    inside = np.linalg.norm(w) < 7.9
+    assert inside
+    assert np.linalg.norm(gradient) < 1e-2
+
+
+def test_stacked_runs_are_independent_and_alike(toy):
+    problem, X, y = toy
+    method = NoisyGradientDescent(steps=20, step_size=2.0)
+    plan = method.plan(problem, Budget(1.0, 1e-3))
+    stack = run(problem, X, y, plan, method, start=np.zeros((500, 3)))
+    single = np.array([run(problem, X, y, plan, method, seed=i) for i in range(100)])
+    assert stack.shape == (500, 3)
+    np.testing.assert_allclose(stack.mean(0), single.mean(0), atol=5 * single.std(0).max() / 10)
+    np.testing.assert_allclose(stack.std(0), single.std(0), rtol=0.35)
+
+
+def test_noise_on_a_flat_problem_has_the_planned_size():
+    """Zero rows: w_T is a sum of T noises of standard deviation eta sigma / n."""
+    problem = Problem(10, 1, Huber())
+    method = NoisyGradientDescent(steps=16, step_size=0.5)
+    plan = method.plan(problem, Budget(1.0, 1e-3))
+    w = run(problem, np.zeros((10, 1)), np.zeros(10), plan, method, start=np.zeros((20_000, 1)))
+    assert w.std() == pytest.approx(0.5 * 4 * plan.noise.std / 10, rel=0.02)
+
+
+def test_the_plan_descends_longer_with_a_larger_budget():
+    lengths = [(plan := plan_of(FLAT, Budget(e, 1e-9))).steps * plan.step_size for e in (0.05, 0.1, 0.5, 1.0, 5.0)]
+    assert lengths == sorted(lengths)
+    assert lengths[-1] > 3 * lengths[0]
+
+
+def test_given_numbers_stay_as_they_are():
+    assert plan_of(steps=33, step_size=0.7).steps == 33
+    assert plan_of(steps=33).steps == 33
+    assert plan_of(step_size=0.7).step_size == 0.7
+
+
+@pytest.mark.parametrize(
+    ("problem", "budget", "settings", "words"),
+    [
+        (Problem(10, 2, Hinge()), Budget(1.0, 1e-5), {}, "smooth"),
+        (FLAT, Budget(1.0), {}, "delta is 0"),
+        (FLAT, Budget(1.0, 1e-5), {"release": "best"}, "release"),
+        (FLAT, Budget(1.0, 1e-5), {"steps": 0}, "at least one"),
+        (FLAT, Budget(1.0, 1e-5), {"step_size": -1.0}, "positive"),
+        (FLAT, Budget(1.0, 1e-5), {"clip": 0.0}, "clip"),
+        (FLAT, Budget(1.0, 1e-5, Relation.ADD_REMOVE), {"calibration": "paper"}, "replace_one"),
+    ],
+)
+def test_what_is_refused(problem, budget, settings, words):
+    with pytest.raises(ValueError, match=words):
+        NoisyGradientDescent(**settings).plan(problem, budget)
