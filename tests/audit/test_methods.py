@@ -100,7 +100,7 @@ class HalfNoise:
 @pytest.mark.parametrize("name", ["output perturbation, convex", "descent, last iterate, strongly convex"])
 def test_a_missing_factor_two_is_caught(name):
     """Noise for adding or removing a record does not cover replacing one."""
-    method, facts, asked, _ = CASES[name]
+    method, facts, _, _ = CASES[name]
     problem = worst_case.problem(**facts)
     mistaken = method.plan(problem, worst_case.budget(relation=Relation.ADD_REMOVE))
     one, other = worst_case.neighbours(problem, Relation.REPLACE_ONE)

@@ -108,11 +108,8 @@ def _paper_plan(problem: Problem, budget: Budget, T: int, eta: float) -> OutputP
     """The printed noise, on the true sensitivity: the event then says what that noise is worth."""
     L, beta, mu = problem.constants
     n, d, epsilon = problem.records, problem.dim, budget.epsilon
-    if mu > 0:
-        # Theorem 2 asks for the Lipschitz constant of the penalised loss on the ball of radius 2D
-        printed = 5 * (L + 2 * mu * problem.radius) * (1 + beta / mu) / (n * beta)
-    else:
-        printed = 3 * L * T * eta / n
+    # Theorem 2 asks for the Lipschitz constant of the penalised loss on the ball of radius 2D
+    printed = 5 * (L + 2 * mu * problem.radius) * (1 + beta / mu) / (n * beta) if mu > 0 else 3 * L * T * eta / n
     true = sensitivity(problem, budget.relation, T, eta)
     if budget.pure:
         return OutputPerturbationPlan(T, eta, true, L2LaplaceNoise(true, epsilon * true / printed, d))
