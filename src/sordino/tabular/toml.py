@@ -1,0 +1,155 @@
+"""A schema as TOML text.
+
+ignore = ["id"]
+
+[target]
+column = "income"
+classes = ["<=50K", ">50K"]                # or: low = 0, high = 200000
+
+[columns]
+age = { low = 17, high = 90 }              # missing = "middle" accepts missing values
+education = { values = ["School", "University"], other = true }
+member = { boolean = true }
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sordino.tabular.schema import Boolean, Category, ClassTarget, Column, Number, NumberTarget, Schema, Target
+
+
+def parse_schema(text: str) -> Schema:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"the schema is not TOML: {error}.") from None
+    _known("the schema", data, ("target", "columns", "ignore"))
+    columns = _table(data, "columns", "one entry per column, such as age = { low = 17, high = 90 }")
+    ignore = data.get("ignore", [])
+    if not (isinstance(ignore, list) and all(isinstance(name, str) for name in ignore)):
+        raise ValueError("`ignore` is not a list of column names.")
+    return Schema(_target(data), {name: _column(name, entry) for name, entry in columns.items()}, tuple(ignore))
+
+
+def write_schema(schema: Schema) -> str:
+    lines = [f"ignore = {_list(schema.ignore)}", ""] if schema.ignore else []
+    lines += ["[target]", f"column = {_string(schema.target.column)}"]
+    match schema.target:
+        case ClassTarget(classes=classes):
+            lines += [f"classes = {_list(classes)}"]
+        case NumberTarget(low=low, high=high):
+            lines += [f"low = {float(low)!r}", f"high = {float(high)!r}"]
+    lines += ["", "[columns]", *(f"{_key(name)} = {{ {_entry(column)} }}" for name, column in schema.columns.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _target(data: dict[str, Any]) -> Target:
+    where = "[target]"
+    entry = _table(data, "target", "the `column` to predict, with its `classes` or its `low` and `high`")
+    _known(where, entry, ("column", "classes", "low", "high"))
+    column = entry.get("column")
+    if not isinstance(column, str):
+        raise ValueError(f"{where} does not name the `column` to predict.")
+    if ("classes" in entry) == ("low" in entry or "high" in entry):
+        raise ValueError(
+            f"{where} needs either `classes` (to predict a class) or `low` and `high` (to predict a number)."
+        )
+    try:
+        if "classes" in entry:
+            return ClassTarget(column, _values(entry, "classes"))
+        return NumberTarget(column, _number(entry, "low"), _number(entry, "high"))
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _column(name: str, entry: Any) -> Column:
+    where = f"column {name!r}"
+    if not isinstance(entry, dict):
+        raise ValueError(f"{where} is {entry!r}: describe it, as in {{ low = 0, high = 1 }}.")
+    _known(where, entry, ("low", "high", "values", "other", "boolean", "missing"))
+    kinds = [keys for keys in (("low", "high"), ("values", "other"), ("boolean",)) if any(key in entry for key in keys)]
+    if len(kinds) != 1:
+        raise ValueError(
+            f"{where} must be one of: a number (`low` and `high`), a category (`values`), or `boolean = true`."
+        )
+    try:
+        missing = entry.get("missing")
+        if not (missing is None or isinstance(missing, str)):
+            raise ValueError(f"missing is {missing!r}: write it as text.")
+        match kinds[0]:
+            case ("low", "high"):
+                return Number(_number(entry, "low"), _number(entry, "high"), missing)
+            case ("values", "other"):
+                return Category(_values(entry, "values"), _true_or_false(entry, "other"), missing)
+        if not _true_or_false(entry, "boolean"):
+            raise ValueError("boolean is false: write boolean = true, or describe a number or a category.")
+        return Boolean(missing)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _table(data: dict[str, Any], key: str, content: str) -> dict[str, Any]:
+    entry = data.get(key)
+    if not isinstance(entry, dict):
+        raise ValueError(f"the schema has no [{key}] table: {content}.")
+    return entry
+
+
+def _known(where: str, entry: dict[str, Any], keys: Sequence[str]) -> None:
+    for key in entry:
+        if key not in keys:
+            close = difflib.get_close_matches(key, keys, 1)
+            remedy = f"did you mean `{close[0]}`?" if close else f"known are {', '.join(f'`{k}`' for k in keys)}."
+            raise ValueError(f"{where} has an unknown entry `{key}`: {remedy}")
+
+
+def _number(entry: dict[str, Any], key: str) -> float:
+    value = entry.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"`{key}` is {value!r}: a number is needed, known without looking at the records.")
+    return float(value)
+
+
+def _true_or_false(entry: dict[str, Any], key: str) -> bool:
+    value = entry.get(key, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"`{key}` is {value!r}: write true or false.")
+    return value
+
+
+def _values(entry: dict[str, Any], key: str) -> tuple[str, ...]:
+    values = entry.get(key)
+    # a float has several spellings in a file, so as a category it would match some of them only
+    if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, str | int) for v in values):
+        raise ValueError(f"`{key}` must be a list of texts or whole numbers, the public list of what may occur.")
+    return tuple(str(value) for value in values)
+
+
+def _entry(column: Column) -> str:
+    match column:
+        case Number(low, high, missing):
+            parts = [f"low = {float(low)!r}", f"high = {float(high)!r}"]
+        case Category(values, other, missing):
+            parts = [f"values = {_list(values)}", *(["other = true"] if other else [])]
+        case Boolean(missing):
+            parts = ["boolean = true"]
+    return ", ".join([*parts, *([] if missing is None else [f"missing = {_string(missing)}"])])
+
+
+def _list(values: Iterable[str]) -> str:
+    return f"[{', '.join(map(_string, values))}]"
+
+
+def _string(text: str) -> str:
+    # JSON's escapes are TOML's; only the delete character is allowed raw in one and not in the other
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _string(name)

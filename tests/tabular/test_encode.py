@@ -1,0 +1,178 @@
+"""Encoding looks at one record at a time, keeps within the public norm, and never repeats a cell in an error."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from sordino.tabular import Boolean, Category, ClassTarget, Number, NumberTarget, Schema
+from sordino.tabular.encode import WIDEST_DENSE, encode_features, encode_target
+
+
+def schema(**columns: Any) -> Schema:
+    return Schema(ClassTarget("label", ("no", "yes")), columns)
+
+
+def test_numbers_are_clipped_and_centred() -> None:
+    X = encode_features(schema(x=Number(10, 30)), {"x": [10, 20, 25, 30, -1e300, 31]})
+    assert X.ravel().tolist() == [-1, 0, 0.5, 1, -1, 1]
+
+
+def test_a_range_as_wide_as_double_precision_does_not_overflow() -> None:
+    X = encode_features(schema(x=Number(-1.7e308, 1.7e308)), {"x": [-1.7e308, 0.0, 1.7e308]})
+    assert X.ravel().tolist() == [-1, 0, 1]
+
+
+def test_categories_have_a_column_each_and_one_for_the_rest() -> None:
+    columns = {"a": Category(("p", "q"), other=True), "b": Category(("u", "v"))}
+    X = encode_features(schema(**columns), {"a": ["q", "never seen", None], "b": ["u", "v", "v"]})
+    assert X.tolist() == [[0, 1, 0, 1, 0], [0, 0, 1, 0, 1], [0, 0, 1, 0, 1]]
+
+
+def test_booleans_in_every_spelling() -> None:
+    cells = ["true", "FALSE", " Yes", "no", "T", "f", "y", "N", "1", "0"]
+    X = encode_features(schema(x=Boolean()), {"x": cells})
+    assert X.ravel().tolist() == [1, -1] * 5
+    for typed in ([True, False], [1, 0], [1.0, 0.0]):
+        assert encode_features(schema(x=Boolean()), {"x": typed}).ravel().tolist() == [1, -1]
+
+
+@pytest.mark.parametrize("absent", ["", " ", "NA", "n/a", "NaN", "null", "None", None])
+def test_missing_values_go_where_the_schema_says(absent: str | None) -> None:
+    columns = {"x": Number(10, 30, "middle"), "b": Boolean("middle"), "c": Category(("p", "q"), missing="q")}
+    X = encode_features(schema(**columns), {"x": [absent, "30"], "b": [absent, "no"], "c": [None, " p "]})
+    assert X.tolist() == [[0, 0, 0, 1], [1, -1, 1, 0]]
+
+
+def test_an_empty_cell_may_be_a_listed_category() -> None:
+    X = encode_features(schema(x=Category(("", "p"), other=True)), {"x": ["", None, "p", "z"]})
+    assert X.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array(["1", "2 ", " 3e0"]),
+        pa.array(["1", "2", "3"], pa.large_string()),
+        pa.array(["1", "2", "3"]).dictionary_encode(),
+        pa.array([1, 2, 3], pa.int8()),
+        pa.array([1, 2, 3], pa.float32()),
+        pa.array([decimal.Decimal(k) for k in (1, 2, 3)]),
+        pa.chunked_array([["1"], ["2", "3"]]),
+        pa.chunked_array([[], ["1", "2", "3"]], pa.string()),
+    ],
+    ids=str,
+)
+def test_the_type_in_the_file_does_not_matter(cells: Any) -> None:
+    table = pa.table({"x": cells})
+    assert encode_features(schema(x=Number(1, 3)), table).ravel().tolist() == [-1, 0, 1]
+    if not pa.types.is_string(cells.type):  # "3e0" is a number and no category
+        assert encode_features(schema(x=Category(("1", "2"), other=True)), table).tolist() == np.eye(3).tolist()
+
+
+def test_data_frames_are_tables() -> None:
+    frame = pd.DataFrame({"x": [1.0, np.nan, 3.0], "k": [1, None, 2]})
+    X = encode_features(schema(x=Number(1, 3, "middle"), k=Category(("1", "2"), other=True)), frame)
+    assert X.tolist() == [[-1, 1, 0, 0], [0, 0, 0, 1], [1, 0, 1, 0]]
+
+
+def test_wide_schemas_give_the_same_rows_sparse() -> None:
+    values = tuple(f"v{k}" for k in range(WIDEST_DENSE))
+    wide = schema(x=Number(0, 2), c=Category(values), b=Boolean())
+    table = {"x": [2, 1, 0], "c": ["v0", "v199", "v7"], "b": ["no", "yes", "no"]}
+    X = encode_features(wide, table)
+    assert sparse.issparse(X)
+    assert X.shape == (3, wide.width)
+    narrow = encode_features(schema(x=Number(0, 2), b=Boolean()), table)
+    assert X[:, [0, -1]].toarray().tolist() == narrow.tolist()
+    assert X[:, 1:-1].toarray().tolist() == np.eye(WIDEST_DENSE)[[0, 199, 7]].tolist()
+    assert X.has_canonical_format
+
+
+HOSTILE = schema(
+    x=Number(-3, 0.1, "middle"),
+    z=Number(1e-300, 1.1e-300, "middle"),
+    c=Category(("p", "q"), other=True),
+    b=Boolean("middle"),
+)
+rows = st.tuples(
+    st.floats(allow_infinity=False),
+    st.floats(allow_infinity=False),
+    st.text(max_size=3) | st.none(),
+    st.booleans() | st.none(),
+)
+
+
+@given(st.lists(rows, min_size=1, max_size=5), st.integers(0, 5))
+def test_every_row_keeps_within_the_norm_and_depends_on_its_record_alone(records: list[Any], cut: int) -> None:
+    def encode(part: list[Any]) -> np.ndarray:
+        types = (pa.float64(), pa.float64(), pa.string(), pa.bool_())
+        arrays = [pa.array(cells, kind) for cells, kind in zip(zip(*part, strict=True), types, strict=True)]
+        return encode_features(HOSTILE, pa.table(arrays, names=list(HOSTILE.columns)))
+
+    X = encode(records)
+    assert (np.linalg.norm(X, axis=1) <= HOSTILE.row_norm * (1 + 1e-15)).all()
+    parts = [part for part in (records[:cut], records[cut:]) if part]
+    assert np.concatenate([encode(part) for part in parts]).tolist() == X.tolist()
+
+
+def test_labels_and_targets() -> None:
+    assert encode_target(schema(x=Boolean()), {"label": ["yes", " no"]}).tolist() == ["yes", "no"]
+    amount = Schema(NumberTarget("price", 0, 10), {"x": Boolean()})
+    assert encode_target(amount, {"price": ["5", "10", "-3", "1e9"]}).tolist() == [0, 1, -1, 1]
+
+
+SECRET = "4711"
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "sentence"),
+    [
+        (Number(0, 1), ["0", SECRET + "x", SECRET + "y"], "text that is not a number in 2 records"),
+        (Number(0, 1), ["0", "", "nan"], "no number in 2 records.*middle"),
+        (Number(0, 1), [0.0, float("nan"), None], "no number in 2 records"),
+        (Number(0, 1), ["0", "inf", "1"], "an infinite number in one record"),
+        (Number(0, 1), [0.0, float("inf"), -float("inf")], "an infinite number in 2 records"),
+        (Number(0, 1), [0, 1, None], "no number in one record"),
+        (Number(0, 1), [None, None], "no number in 2 records"),
+        (Number(0, 1), np.array(["2020-01-01"], dtype="datetime64[s]"), "timestamp.*asks for numbers"),
+        (Number(0, 1), [[1], [2]], "list.*asks for numbers"),
+        (Number(0, 1), ["1", SECRET, 3], "mixes texts and numbers"),
+        (Category(("p", "q")), ["p", SECRET, SECRET], "a missing or unlisted value in 2 records.*other = true"),
+        (Category(("p", "q")), ["p", "", None], "a missing or unlisted value in 2 records"),
+        (Category(("p", "q"), missing="p"), ["p", "", SECRET], "a missing or unlisted value in one record"),
+        (Category(("p", "q")), [[SECRET]], "no form as text"),
+        (Category(("p", "q")), [b"\xff\xfe"], "no form as text"),
+        (Boolean(), ["yes", "maybe", SECRET], "neither true nor false in 2 records"),
+        (Boolean(), ["yes", ""], "neither true nor false in one record.*middle"),
+    ],
+)
+def test_what_does_not_fit_is_counted_and_not_quoted(column: Any, cells: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence) as caught:
+        encode_features(schema(x=column), {"x": cells})
+    assert SECRET not in str(caught.value)
+    # a traceback prints the cause or, unless it is suppressed, the error that was being handled
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+def test_records_without_a_usable_target_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"'label' has no label among.* in 2 records") as caught:
+        encode_target(schema(x=Boolean()), {"label": ["yes", SECRET, None]})
+    assert SECRET not in str(caught.value)
+    amount = Schema(NumberTarget("price", 0, 10), {"x": Boolean()})
+    with pytest.raises(ValueError, match="'price' has no number in one record: a record without a target"):
+        encode_target(amount, {"price": [1.0, float("nan")]})
+
+
+def test_absent_columns_are_named_with_what_comes_close() -> None:
+    with pytest.raises(ValueError, match=r"lacks 2 .*: 'education' \(close to it: 'Education'\), 'zip'\."):
+        encode_features(schema(education=Boolean(), zip=Boolean()), {"Education": [1]})

@@ -1,0 +1,146 @@
+"""A schema says everything in public: its bounds, its TOML form, and a sentence for every mistake in it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sordino.tabular import Boolean, Category, ClassTarget, Number, NumberTarget, Schema
+from sordino.tabular.schema import Column, Target
+
+ADULT = """
+ignore = ["id"]
+
+[target]
+column = "income"
+classes = ["<=50K", ">50K"]
+
+[columns]
+age = { low = 17, high = 90 }
+education = { values = ["School", "University"], other = true }
+"hours per week" = { low = 0, high = 99.5, missing = "middle" }
+sex = { values = ["F", "M"], missing = "F" }
+member = { boolean = true }
+"""
+
+TARGET = '[target]\ncolumn = "y"\nclasses = ["a", "b"]\n'
+COLUMNS = "[columns]\nx = { low = 0, high = 1 }\n"
+
+
+def test_reads_every_kind_of_column() -> None:
+    assert Schema.from_toml(ADULT) == Schema(
+        ClassTarget("income", ("<=50K", ">50K")),
+        {
+            "age": Number(17, 90),
+            "education": Category(("School", "University"), other=True),
+            "hours per week": Number(0, 99.5, missing="middle"),
+            "sex": Category(("F", "M"), missing="F"),
+            "member": Boolean(),
+        },
+        ("id",),
+    )
+
+
+def test_bounds_and_names_follow_from_the_schema_alone() -> None:
+    schema = Schema.from_toml(ADULT)
+    assert schema.task == "classification"
+    assert schema.row_norm == math.sqrt(5)
+    assert schema.feature_names == (
+        "age",
+        "education=School",
+        "education=University",
+        "education=(other)",
+        "hours per week",
+        "sex=F",
+        "sex=M",
+        "member",
+    )
+    assert schema.width == len(schema.feature_names) == 8
+
+
+def test_whole_numbers_are_texts_and_spaces_do_not_count() -> None:
+    schema = Schema.from_toml('[target]\ncolumn = "y"\nclasses = [0, 1]\n[columns]\nx = { values = [" a ", 2] }')
+    assert schema.target == ClassTarget("y", ("0", "1"))
+    assert schema.columns["x"] == Category(("a", "2"))
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+ranges = st.tuples(finite, finite).filter(lambda pair: pair[0] < pair[1])
+values = st.lists(texts, min_size=2, max_size=4, unique_by=str.strip).map(tuple)
+columns = (
+    st.builds(lambda r, m: Number(*r, m), ranges, st.sampled_from([None, "middle"]))
+    | st.builds(Category, values, st.booleans())
+    | values.map(lambda v: Category(v, missing=v[0]))
+    | st.builds(Boolean, st.sampled_from([None, "middle"]))
+)
+targets = st.builds(ClassTarget, texts, values) | st.builds(lambda c, r: NumberTarget(c, *r), texts, ranges)
+
+
+@given(targets, st.dictionaries(texts, columns, min_size=1, max_size=4), st.lists(texts, max_size=2))
+def test_toml_gives_the_same_schema_back(target: Target, named: dict[str, Column], ignored: list[str]) -> None:
+    named = {name: column for name, column in named.items() if name != target.column} or {
+        "x" + target.column: Boolean()
+    }
+    used = {target.column, *named}
+    schema = Schema(target, named, tuple(name for name in ignored if name not in used))
+    again = Schema.from_toml(schema.to_toml())
+    assert again == schema
+    assert list(again.columns) == list(schema.columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[target", "is not TOML"),
+        (COLUMNS, "no \\[target\\] table"),
+        (TARGET, "no \\[columns\\] table"),
+        (TARGET + "[columns]", "lists no columns"),
+        ("label = 1\n" + TARGET + COLUMNS, "unknown entry `label`"),
+        ('ignore = "id"\n' + TARGET + COLUMNS, "not a list of column names"),
+        ('ignore = ["x"]\n' + TARGET + COLUMNS, "'x' is ignored and used at once"),
+        (TARGET + COLUMNS + "y = { boolean = true }", "'y' is the target and a column at once"),
+        ('[target]\nclasses = ["a", "b"]\n' + COLUMNS, "does not name the `column`"),
+        ('[target]\ncolumn = "y"\n' + COLUMNS, "either `classes`"),
+        ('[target]\ncolumn = "y"\nclasses = ["a", "b"]\nlow = 1\n' + COLUMNS, "either `classes`"),
+        ('[target]\ncolumn = "y"\nclasses = ["a"]\n' + COLUMNS, "1 class: list at least two"),
+        ('[target]\ncolumn = "y"\nclasses = ["a", "b", "a"]\n' + COLUMNS, "'a' more than once"),
+        ('[target]\ncolumn = "y"\nlow = 3\nhigh = 3\n' + COLUMNS, "low < high"),
+        ('[target]\ncolumn = "y"\nlow = 3\n' + COLUMNS, "`high` is None: a number is needed"),
+        (TARGET + "[columns]\nx = 3", "column 'x' is 3"),
+        (TARGET + "[columns]\nx = {}", "column 'x' must be one of"),
+        (TARGET + "[columns]\nx = { low = 0, high = 1, boolean = true }", "column 'x' must be one of"),
+        (TARGET + "[columns]\nx = { low = 0, hihg = 1 }", "did you mean `high`"),
+        (TARGET + "[columns]\nx = { low = 0, high = inf }", "finite numbers with low < high"),
+        (TARGET + "[columns]\nx = { low = nan, high = 1 }", "finite numbers with low < high"),
+        (TARGET + '[columns]\nx = { low = "0", high = 1 }', "`low` is '0': a number is needed"),
+        (TARGET + '[columns]\nx = { low = 0, high = 1, missing = "mean" }', "it can be 'middle'"),
+        (TARGET + "[columns]\nx = { low = 0, high = 1, missing = 3 }", "missing is 3: write it as text"),
+        (TARGET + '[columns]\nx = { values = ["a"] }', "at least two values"),
+        (TARGET + "[columns]\nx = { other = true }", "`values` must be a list"),
+        (TARGET + "[columns]\nx = { values = [1.5, 2.5] }", "`values` must be a list"),
+        (TARGET + '[columns]\nx = { values = ["a", " a"] }', "'a' more than once"),
+        (TARGET + '[columns]\nx = { values = ["a", "b"], missing = "c" }', "one of the listed values"),
+        (TARGET + '[columns]\nx = { values = ["a", "b"], other = "yes" }', "write true or false"),
+        (TARGET + "[columns]\nx = { boolean = false }", "boolean is false"),
+    ],
+)
+def test_a_mistake_is_told_in_a_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Schema.from_toml(text)
+
+
+def test_a_file_is_named_in_its_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(TARGET)
+    with pytest.raises(ValueError, match=r"s\.toml: the schema has no \[columns\]"):
+        Schema.load(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match="not UTF-8"):
+        Schema.load(path)
+    with pytest.raises(FileNotFoundError):
+        Schema.load(tmp_path / "absent.toml")
