@@ -43,7 +43,7 @@ lint: $(READY)
 	@$(ENV)/bin/mypy --no-error-summary
 
 bench: $(READY)
-	@set -e; for script in $(sort $(wildcard benchmarks/*.py)); do \
+	@set -e; for script in $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))); do \
 		echo "== $$script"; \
 		$(if $(DATA),SORDINO_DATA="$(abspath $(DATA))") $(ENV)/bin/python $$script; \
 	done

@@ -182,7 +182,7 @@ def test_golden_values(row: Any) -> None:
 @pytest.mark.parametrize("row", GOLDEN, ids=_called)
 def test_golden_values_are_what_the_program_makes(row: Any) -> None:
     loss, score, y, value, slope, curvature = row
-    made = by_mpmath(loss, [score] if np.isscalar(score) else score, y)
+    made = by_mpmath(loss, [score] if isinstance(score, float) else score, y)
     for ours, theirs in zip((value, slope, curvature), made, strict=True):
         np.testing.assert_allclose(np.ravel(ours), np.ravel(theirs), rtol=2e-16, atol=1e-30)
 

@@ -122,7 +122,10 @@ def test_the_minimiser_lies_within_the_public_radius(mu: float, R: float) -> Non
     def objective(w: Any) -> float:
         return float(problem.loss.value(X @ w, y).mean() + problem.penalty.value(w))
 
-    solution = minimize(objective, problem.start(), jac=lambda w: gradient(problem, X, y, w), tol=1e-12)
+    def slope(w: Any) -> Any:
+        return gradient(problem, X, y, w)
+
+    solution = minimize(objective, problem.start(), jac=slope, tol=1e-12)
     assert np.linalg.norm(solution.x) <= problem.radius
     assert np.linalg.norm(solution.x) > 0.01 * problem.radius
 

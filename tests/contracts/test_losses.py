@@ -90,7 +90,7 @@ def needs_ball(loss: Any) -> bool:
 
 
 def lipschitz(loss: Any, R: float) -> float:
-    return loss.lipschitz(R, RADIUS if needs_ball(loss) else math.inf)
+    return float(loss.lipschitz(R, RADIUS if needs_ball(loss) else math.inf))
 
 
 def sample(loss: Any, R: float, seed: int, size: int = SAMPLES) -> tuple[Any, Any, Any]:
