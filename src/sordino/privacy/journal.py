@@ -1,0 +1,182 @@
+"""A file of JSON lines that only grows, and tells when it was damaged.
+
+Every line carries a checksum over its entry and the line before it, so no earlier line can change, vanish or move
+unnoticed. A line is on the disk before `append` returns. A crash in the middle of one leaves a line without an end: its
+writer never learnt that it was written, so it does not count, and the next append replaces it.
+
+What a chain alone cannot show is that whole lines are missing at its end, or that all of it was written anew: keep
+`head()` somewhere else, and `extends(head)` tells.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sordino import wire
+
+Entry = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The intact lines of a file: their entries, their checksums, and how many bytes they take."""
+
+    entries: tuple[Entry, ...]
+    checks: tuple[str, ...]
+    length: int
+    ended: bool
+    """Whether the last intact line has its line end; a crash may have cut off that alone."""
+
+    @property
+    def head(self) -> str:
+        return self.checks[-1] if self.checks else ""
+
+
+@dataclass
+class Writer:
+    """The file, held by this process alone until the `writing` block ends."""
+
+    descriptor: int
+    chain: Chain = field(repr=False)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return self.chain.entries
+
+    def append(self, entry: Entry) -> None:
+        """Returns when the line has reached the disk; a failed write leaves the file as it was."""
+        chain = self.chain
+        line = _line(chain.head, entry) if chain.ended else b"\n" + _line(chain.head, entry)
+        os.ftruncate(self.descriptor, chain.length)
+        try:
+            _write(self.descriptor, line, chain.length)
+        except OSError:
+            os.ftruncate(self.descriptor, chain.length)
+            raise
+        os.fsync(self.descriptor)
+        checks = (*chain.checks, _check(chain.head, entry))
+        self.chain = Chain((*chain.entries, entry), checks, chain.length + len(line), ended=True)
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The file at `path`; its first line is `header`, which says what it is and in which version."""
+
+    path: Path
+    header: Entry
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries after the header; none when there is no file yet."""
+        return self._read().entries[1:]
+
+    def head(self) -> str:
+        """The last line's checksum, which stands for every line so far."""
+        return self._read().head
+
+    def extends(self, head: str) -> bool:
+        """Whether this is the file whose `head()` once was `head`, with nothing taken away since."""
+        return head in ("", *self._read().checks)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writer]:
+        """Wait until no other process writes, then read what is there and append to it."""
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"{self.path} cannot be created: its folder does not exist; create the folder first."
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            writer = Writer(descriptor, self._parse(_content(descriptor)))
+            if not writer.entries:
+                writer.append(self.header)
+                _sync_folder(self.path.parent)
+            yield writer
+        finally:
+            os.close(descriptor)
+
+    def _read(self) -> Chain:
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return self._parse(b"")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            return self._parse(_content(descriptor))
+        finally:
+            os.close(descriptor)
+
+    def _parse(self, content: bytes) -> Chain:
+        entries: list[Entry] = []
+        checks = [""]
+        # what stands behind the last line end is what a crash left of a line; it counts if it is whole all the same
+        *lines, tail = content.split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            if (entry := self._entry(line, checks[-1])) is None:
+                raise ValueError(self._sentence(number))
+            entries.append(entry)
+            checks.append(_check(checks[-1], entry))
+        length = len(content) - len(tail)
+        whole = self._entry(tail, checks[-1]) if tail else None
+        if whole is not None:
+            entries.append(whole)
+            checks.append(_check(checks[-1], whole))
+            length = len(content)
+        # the next append replaces the remainder, so it must be ours to replace
+        elif not lines and not _line("", self.header).startswith(tail.rstrip(b"\0")):
+            raise ValueError(self._sentence(1))
+        return Chain(tuple(entries), tuple(checks[1:]), length, ended=whole is None)
+
+    def _entry(self, line: bytes, previous: str) -> Entry | None:
+        """The entry of an intact line that follows the line with checksum `previous`."""
+        try:
+            fields = json.loads(line)
+            entry: Entry = fields["entry"]
+            intact = fields["check"] == _check(previous, entry) and (previous != "" or entry == self.header)
+        except (ValueError, KeyError, TypeError):
+            return None
+        return entry if intact else None
+
+    def _sentence(self, number: int) -> str:
+        if number == 1:
+            return f"{self.path} does not begin with an intact {self.header}: it is another file, or it was altered."
+        return (
+            f"line {number} of {self.path} was altered or damaged: its checksum does not follow from the lines before "
+            "it. Nothing from there on can be trusted: restore the file from a copy, and find out what happened."
+        )
+
+
+def _check(previous: str, entry: Entry) -> str:
+    return wire.digest({"previous": previous, "entry": entry})
+
+
+def _line(previous: str, entry: Entry) -> bytes:
+    return json.dumps({"entry": entry, "check": _check(previous, entry)}, allow_nan=False).encode() + b"\n"
+
+
+def _content(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def _write(descriptor: int, line: bytes, at: int) -> None:
+    # one call may write less than everything, for instance on a disk that is nearly full
+    while line:
+        written = os.pwrite(descriptor, line, at)
+        line, at = line[written:], at + written
+
+
+def _sync_folder(folder: Path) -> None:
+    # a new file survives a power cut only once its folder's entry has reached the disk too
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
