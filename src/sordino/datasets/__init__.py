@@ -1,0 +1,5 @@
+"""Public data sets about sensitive matters, each with a schema that was written from its documentation."""
+
+from sordino.datasets.redbook import REDBOOK, Survey, load_redbook
+
+__all__ = ["REDBOOK", "Survey", "load_redbook"]
