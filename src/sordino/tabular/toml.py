@@ -39,13 +39,17 @@ def parse_schema(text: str) -> Schema:
 
 def write_schema(schema: Schema) -> str:
     lines = [f"ignore = {_list(schema.ignore)}", ""] if schema.ignore else []
-    lines += ["[target]", f"column = {_string(schema.target.column)}"]
+    lines += ["[target]", f"column = {quoted_text(schema.target.column)}"]
     match schema.target:
         case ClassTarget(classes=classes):
             lines += [f"classes = {_list(classes)}"]
         case NumberTarget(low=low, high=high):
             lines += [f"low = {float(low)!r}", f"high = {float(high)!r}"]
-    lines += ["", "[columns]", *(f"{_key(name)} = {{ {_entry(column)} }}" for name, column in schema.columns.items())]
+    lines += [
+        "",
+        "[columns]",
+        *(f"{quoted_key(name)} = {{ {_entry(column)} }}" for name, column in schema.columns.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -139,17 +143,17 @@ def _entry(column: Column) -> str:
             parts = [f"values = {_list(values)}", *(["other = true"] if other else [])]
         case Boolean(missing):
             parts = ["boolean = true"]
-    return ", ".join([*parts, *([] if missing is None else [f"missing = {_string(missing)}"])])
+    return ", ".join([*parts, *([] if missing is None else [f"missing = {quoted_text(missing)}"])])
 
 
 def _list(values: Iterable[str]) -> str:
-    return f"[{', '.join(map(_string, values))}]"
+    return f"[{', '.join(map(quoted_text, values))}]"
 
 
-def _string(text: str) -> str:
+def quoted_text(text: str) -> str:
     # JSON's escapes are TOML's; only the delete character is allowed raw in one and not in the other
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _string(name)
+def quoted_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else quoted_text(name)

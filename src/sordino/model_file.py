@@ -1,0 +1,272 @@
+"""A released model as one file: an uncompressed zip archive that is safe to read whoever wrote it.
+
+    model.json          what it predicts and how, with the SHA-256 of every other member
+    coef.npy            outputs x features, double precision
+    intercept.npy       outputs
+    certificate.json    the guarantee, as `Certificate.save` writes it
+    schema.toml         the public description of the table, where there was one
+
+Reading never unpickles and needs neither the training nor the accounting libraries. The digests find damage and
+careless edits; they are no signature, and `verify` is what checks the guarantee.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import os
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino import wire
+from sordino.tabular.schema import ClassTarget, NumberTarget, Schema
+
+if TYPE_CHECKING:
+    from sordino.certificate import Certificate, Finding
+
+FORMAT = "sordino model"
+VERSION = 1
+
+Array = NDArray[np.float64]
+
+_REQUIRED = ("model.json", "coef.npy", "intercept.npy", "certificate.json")
+_OPTIONAL = "schema.toml"
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A model from a file. Rows, dense or sparse, are raw features, or with a schema what `encode_features` gives."""
+
+    task: str
+    coef: Array
+    intercept: Array
+    classes: NDArray[Any] | None
+    feature_names: tuple[str, ...] | None
+    schema: Schema | None
+    certificate_json: str
+
+    def __post_init__(self) -> None:
+        outputs = len(self.intercept)
+        if self.coef.ndim != 2 or self.intercept.ndim != 1 or len(self.coef) != outputs:
+            raise ValueError(f"the weights have shapes {self.coef.shape} and {self.intercept.shape}, which do not fit.")
+        if not (np.isfinite(self.coef).all() and np.isfinite(self.intercept).all()):
+            raise ValueError("the weights are not all finite numbers.")
+        wanted = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
+        if self.task not in ("classification", "regression") or (self.task == "regression") != (self.classes is None):
+            raise ValueError(f"the task {self.task!r} does not fit the classes.")
+        if outputs != wanted or (self.classes is not None and len(self.classes) < 2):
+            raise ValueError(f"the model has {outputs} outputs, and its classes ask for another number.")
+        if self.schema is not None and not self._fits(self.schema):
+            raise ValueError("the schema describes other columns or classes than the weights have.")
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        from sordino.certificate import Certificate
+
+        return Certificate.from_json(self.certificate_json)
+
+    def decision_function(self, X: Any) -> Array:
+        """One score per row for two classes, one per row and class for more."""
+        self._require_classes("decision_function")
+        return self._scores(X)
+
+    def predict_proba(self, X: Any) -> Array:
+        """One probability per row and class, in the order of `classes`."""
+        self._require_classes("predict_proba")
+        scores = self._scores(X)
+        # two classes are the softmax of (-score/2, score/2)
+        table = np.column_stack([-scores / 2, scores / 2]) if scores.ndim == 1 else scores
+        powers = np.exp(table - table.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Classes, or numbers: with a schema in the target's own unit and range."""
+        scores = self._scores(X)
+        if self.classes is not None:
+            labels: NDArray[Any] = self.classes[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
+            return labels
+        match self.schema:
+            case Schema(target=NumberTarget(bounds=bounds)):
+                return bounds.centre + bounds.half * np.clip(scores, -1.0, 1.0)
+        return scores
+
+    def _scores(self, X: Any) -> Array:
+        rows: Any = X if hasattr(X, "tocsr") else np.asarray(X, dtype=float)
+        if rows.ndim != 2 or rows.shape[1] != self.coef.shape[1]:
+            raise ValueError(
+                f"the rows have shape {rows.shape}, and the model takes rows of {self.coef.shape[1]} features: "
+                "encode them the way the training records were."
+            )
+        scores = np.asarray(rows @ self.coef.T + self.intercept)
+        if not np.isfinite(scores).all():
+            raise ValueError("the rows hold missing or infinite numbers: a prediction needs finite ones.")
+        return scores if len(self.intercept) > 1 else scores.ravel()
+
+    def _require_classes(self, method: str) -> None:
+        if self.classes is None:
+            raise ValueError(f"{method} is for classifiers, and this model predicts a number: use predict.")
+
+    def _fits(self, schema: Schema) -> bool:
+        if schema.task != self.task or schema.width != self.coef.shape[1]:
+            return False
+        listed = schema.target.classes if isinstance(schema.target, ClassTarget) else ()
+        return sorted(listed) == sorted([] if self.classes is None else self.classes.tolist())
+
+
+def save_model(estimator: Any, path: str | os.PathLike[str], schema: Schema | None = None) -> None:
+    """Write a fitted estimator; on failure the old file stays. With `schema` it was fitted on the encoded table."""
+    if not hasattr(estimator, "certificate_"):
+        raise ValueError(
+            f"a {type(estimator).__name__} without a certificate cannot be saved: fit one of Sordino's estimators "
+            "first, and give that estimator itself rather than a pipeline around it."
+        )
+    names = getattr(estimator, "feature_names_in_", None)
+    classes = getattr(estimator, "classes_", None)
+    model = LoadedModel(
+        task="regression" if classes is None else "classification",
+        coef=np.atleast_2d(np.asarray(estimator.coef_, dtype=float)),
+        intercept=np.atleast_1d(np.asarray(estimator.intercept_, dtype=float)),
+        classes=classes,
+        feature_names=schema.feature_names if schema else None if names is None else tuple(map(str, names)),
+        schema=schema,
+        certificate_json=estimator.certificate_.to_json(),
+    )
+    wire.write_atomically(path, _pack(model))
+
+
+def load_model(path: str | os.PathLike[str]) -> LoadedModel:
+    """The model, or a sentence on why the file is not an intact one."""
+    content = Path(path).read_bytes()
+    try:
+        return _unpack(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def verify_model(model: LoadedModel) -> tuple[Finding, ...]:
+    """Whether the weights are of the kind the certificate speaks of, then every check of the certificate."""
+    from sordino.certificate import Finding, verify
+
+    certificate = model.certificate
+    problem, rows = certificate.problem, certificate.rows
+    features = model.coef.shape[1] + (rows is not None and rows.has_intercept)
+    fits = problem.features == features and problem.loss.outputs == len(model.intercept)
+    findings = [Finding(fits, f"the weights {'are' if fits else 'are not'} of the shape the certificate speaks of.")]
+    if model.schema is not None:
+        bounded = rows is not None and rows.bound == model.schema.row_norm
+        verb = "are" if bounded else "are not"
+        findings.append(Finding(bounded, f"the schema's rows {verb} within the bound the certificate speaks of."))
+    return (*findings, *verify(certificate))
+
+
+def _pack(model: LoadedModel) -> bytes:
+    members = {
+        "coef.npy": _array_bytes(model.coef),
+        "intercept.npy": _array_bytes(model.intercept),
+        "certificate.json": model.certificate_json.encode(),
+    }
+    if model.schema is not None:
+        members[_OPTIONAL] = model.schema.to_toml().encode()
+    body = {
+        "format": FORMAT,
+        "version": VERSION,
+        "task": model.task,
+        "classes": None if model.classes is None else _plain_classes(model.classes),
+        "features": None if model.feature_names is None else list(model.feature_names),
+        "members": {name: _sha256(content) for name, content in members.items()},
+    }
+    members = {"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1).encode(), **members}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            # a fixed date: the same model is the same file
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content)
+    return buffer.getvalue()
+
+
+def _unpack(content: bytes) -> LoadedModel:
+    members = _members(content)
+    try:
+        body = json.loads(members["model.json"])
+        if body["format"] != FORMAT:
+            raise KeyError("format")
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"this is not a Sordino model file: its model.json is not that of a {FORMAT}.") from None
+    if body.get("version") != VERSION:
+        raise ValueError(
+            f"this model file has version {body.get('version')!r}, and version {VERSION} is known here: use the "
+            "Sordino release that wrote it, or a newer one."
+        )
+    stated = {name: _sha256(member) for name, member in members.items() if name != "model.json"}
+    if body.pop("digest", None) != wire.digest(body) or body.get("members") != stated:
+        raise ValueError("this model file was altered or damaged: its digests do not match its content.")
+    try:
+        classes, names = body["classes"], body["features"]
+        return LoadedModel(
+            task=body["task"],
+            coef=_array(members["coef.npy"]),
+            intercept=_array(members["intercept.npy"]),
+            classes=None if classes is None else np.array(_plain_classes(classes)),
+            feature_names=None if names is None else tuple(map(str, names)),
+            schema=Schema.from_toml(members[_OPTIONAL].decode()) if _OPTIONAL in members else None,
+            certificate_json=members["certificate.json"].decode(),
+        )
+    except (KeyError, TypeError, UnicodeDecodeError) as error:
+        raise ValueError(f"this model file is incomplete: {error!r} is missing or malformed.") from None
+
+
+def _members(content: bytes) -> dict[str, bytes]:
+    if not content.startswith(b"PK"):
+        raise ValueError("this is not a Sordino model file, or its beginning is damaged.")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            names = sorted(entry.filename for entry in entries)
+            if sorted({*names, _OPTIONAL}) != sorted((*_REQUIRED, _OPTIONAL)) or len(set(names)) < len(names):
+                raise ValueError("this is not a Sordino model file: it is an archive of something else.")
+            # nothing compressed, so that a small file cannot unfold into a large one
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+                raise ValueError("this is not a Sordino model file: its members are compressed.")
+            return {entry.filename: archive.read(entry) for entry in entries}
+    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError):
+        raise ValueError("this model file is damaged or cut short: copy it again from where it came.") from None
+
+
+def _array_bytes(array: Array) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.ascontiguousarray(array, dtype="<f8"), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _array(content: bytes) -> Array:
+    file = io.BytesIO(content)
+    try:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+        # the size first: a header may promise more than there is
+        if dtype != np.dtype("<f8") or fortran or 8 * math.prod(shape) != len(content) - file.tell():
+            raise ValueError
+        return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape)
+    except ValueError:
+        raise ValueError("the weights of this model file are not plain arrays of double precision.") from None
+
+
+def _plain_classes(classes: Any) -> list[Any]:
+    plain = list(classes.tolist() if isinstance(classes, np.ndarray) else classes)
+    # one kind only: an array of texts and numbers would turn the numbers into texts
+    if {type(value) for value in plain} not in ({str}, {int}, {float}, {bool}):
+        raise ValueError("the classes must be all texts or all numbers to have a place in a file.")
+    return plain
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
