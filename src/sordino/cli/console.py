@@ -1,0 +1,86 @@
+"""What is printed where: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.style import StyleType
+
+
+def say(text: str, style: StyleType = "") -> None:
+    """A line of the result. Never wrapped, so that it can be searched, and never read as markup."""
+    _console("out").print(text, style=style, soft_wrap=True, markup=False, highlight=False)
+
+
+def complain(text: str) -> None:
+    _console("err").print(text, style="bold red", soft_wrap=True, markup=False, highlight=False)
+
+
+def show_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), box=SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for heading in headings:
+        table.add_column(escape(heading), overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    _console("out").print(table, highlight=False)
+
+
+@contextmanager
+def progress(budget: str) -> Iterator[None]:
+    """A bar with steps, time and budget for the training run inside: nothing that was computed from the records."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from sordino.progress import watching
+
+    console = _console("err")
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("steps"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn(budget, markup=False),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("Planning", total=None)
+
+        def listener(done: int, planned: int) -> None:
+            bar.update(task, description="Training", completed=done, total=planned)
+
+        with watching(listener):
+            yield
+
+
+def require_folder(path: Path | None) -> None:
+    """Before anything is computed: a result that cannot be written is lost."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder: name a file to write.")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path.parent} is not a folder: create it, or write {path.name} somewhere else.")
+
+
+@cache
+def _console(which: str) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=which == "err")

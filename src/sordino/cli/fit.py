@@ -1,0 +1,102 @@
+"""`sordino fit`: from a table and its public schema to a model file with its certificate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sordino.budget import Budget, Relation
+from sordino.cli.console import complain, progress, require_folder, say
+from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
+
+if TYPE_CHECKING:
+    from sordino.certificate import Certificate
+    from sordino.tabular.schema import Schema
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="The records: a CSV or Parquet file.")],
+    schema: Annotated[Path, typer.Option(help="The public description of the table, in TOML (see `sordino schema`).")],
+    epsilon: Epsilon,
+    out: Annotated[Path, typer.Option(help="The model file to write.")],
+    delta: Delta = None,
+    relation: Neighbours = Relation.REPLACE_ONE,
+    method: MethodName = "auto",
+    l2: L2 = 0.0,
+    records: Annotated[
+        int | None, typer.Option(help="With add_remove: a public stand-in for the number of records.")
+    ] = None,
+    certificate: Annotated[Path | None, typer.Option(help="Also write the certificate to a file of its own.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
+) -> None:
+    """Train a private model on a table and write it with its certificate."""
+    from sordino.tabular.schema import Schema
+
+    # whatever can be refused is refused before a record is read
+    described = Schema.load(schema)
+    Budget(epsilon, delta or 0.0, relation)
+    require_folder(out)
+    require_folder(certificate)
+    settings = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "row_norm": described.row_norm,
+        "method": method_named(method),
+        "relation": relation.value,
+        "records": records,
+        "l2": l2,
+        "random_state": seed,
+    }
+    if seed is not None:
+        complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
+    X, y = _encoded(data, described)
+    estimator = _estimator(described, settings)
+    with progress(f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")):
+        estimator.fit(X, y)
+
+    from sordino.model_file import save_model
+
+    save_model(estimator, out, described)
+    if certificate is not None:
+        estimator.certificate_.save(certificate)
+    _report(estimator.certificate_, data, out, certificate)
+
+
+def _encoded(data: Path, schema: Schema) -> tuple[Any, Any]:
+    from sordino.tabular.encode import encode_features, encode_target
+    from sordino.tabular.read import open_table
+
+    file = open_table(data)
+    used = [*schema.columns, schema.target.column]
+    unused = [name for name in file.names if name not in used and name not in schema.ignore]
+    if unused:
+        say(f"Columns of {data} that the schema does not mention, and that are not used: {', '.join(unused)}.")
+    table = file.read(used)
+    return encode_features(schema, table), encode_target(schema, table)
+
+
+def _estimator(schema: Schema, settings: dict[str, Any]) -> Any:
+    from sordino.estimators import PrivateHuberRegressor, PrivateLogisticRegression
+    from sordino.tabular.schema import ClassTarget
+
+    if isinstance(schema.target, ClassTarget):
+        return PrivateLogisticRegression(classes=schema.target.classes, **settings)
+    # encoded targets lie in [-1, 1]
+    return PrivateHuberRegressor(target_bound=1.0, **settings)
+
+
+def _report(certificate: Certificate, data: Path, out: Path, separate: Path | None) -> None:
+    if "not private" in certificate.randomness:
+        complain(f"NOT PRIVATE, because of --seed. Without it this would be {certificate.statement}")
+    else:
+        say(certificate.statement, style="bold")
+    say("It protects one record, for this one release, and rests on what you have said is public:")
+    for sentence in certificate.assumed:
+        say(f"  - {sentence}.")
+    for note in certificate.notes:
+        say(f"  - {note}")
+    say(f"Model: {out}" + ("" if separate is None else f"   Certificate: {separate}"))
+    say(f"Next:  sordino verify {out}    (anyone can, without the records)")
+    say(f"       sordino predict {out} {data} --out predictions.csv")

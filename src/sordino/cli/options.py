@@ -1,0 +1,36 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Annotated, Any
+
+import typer
+
+from sordino.budget import Relation
+
+Epsilon = Annotated[float, typer.Option(help="How much one record may matter: smaller is more private; 0.1 to 10.")]
+Delta = Annotated[
+    float | None,
+    typer.Option(help="The probability mass outside epsilon's promise. [default: 1/n^2; 0 for a pure guarantee]"),
+]
+Neighbours = Annotated[
+    Relation, typer.Option(help="What may change: one record's values (n is public), or whether it is there at all.")
+]
+MethodName = Annotated[str, typer.Option(help="auto, output-perturbation or noisy-gradient-descent.")]
+L2 = Annotated[float, typer.Option("--l2", help="Strength of the penalty (l2/2)|w|^2 on rows scaled to norm one.")]
+
+
+def method_named(name: str) -> Any:
+    """'auto', or the method with its default settings."""
+    from sordino.methods import METHODS
+
+    known = {re.sub(r"(?<!^)(?=[A-Z])", "-", kind).lower(): method for kind, method in METHODS.items()}
+    if name == "auto":
+        return name
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise ValueError(f"method is {name!r}: it must be auto, {' or '.join(known)}.{hint}")
+    return known[name]()

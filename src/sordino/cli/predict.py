@@ -1,0 +1,46 @@
+"""`sordino predict`: a model file and a table to a CSV of predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sordino.cli.console import require_folder, say
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file that `sordino fit` wrote.")],
+    data: Annotated[Path, typer.Argument(help="The table: CSV or Parquet, with the columns of the model's schema.")],
+    out: Annotated[Path, typer.Option(help="The CSV file to write, one line per record in the table's order.")],
+) -> None:
+    """Predict the class and its probability, or the value, of every record of a table."""
+    from sordino.model_file import load_model
+
+    require_folder(out)
+    loaded = load_model(model)
+    if loaded.schema is None:
+        raise ValueError(
+            f"{model} has no schema, so it cannot read a table: save it with `save_model(.., schema=..)`, or use "
+            "`load_model` in Python on rows of numbers."
+        )
+
+    import io
+
+    import pyarrow as pa
+    import pyarrow.csv
+
+    from sordino.tabular.encode import encode_features
+    from sordino.tabular.read import open_table
+    from sordino.wire import write_atomically
+
+    X = encode_features(loaded.schema, open_table(data).read(list(loaded.schema.columns)))
+    columns = {"prediction": loaded.predict(X)}
+    if loaded.classes is not None:
+        columns["probability"] = loaded.predict_proba(X).max(axis=1)
+    text = io.BytesIO()
+    pa.csv.write_csv(pa.table(columns), text)
+    write_atomically(out, text.getvalue())
+    say(f"{X.shape[0]} predictions of {loaded.schema.target.column!r} in {out}.")
+    say("A prediction about a person is as sensitive as that person's record: the guarantee covers the model.")

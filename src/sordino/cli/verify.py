@@ -1,0 +1,52 @@
+"""`sordino verify`: check a guarantee again, from public numbers alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sordino.cli.console import complain, say
+
+if TYPE_CHECKING:
+    from sordino.certificate import Certificate, Finding
+
+
+def verify(file: Annotated[Path, typer.Argument(help="A model file, or a certificate in JSON.")]) -> None:
+    """Check a certificate, or the one inside a model file. Ends with 0 if the guarantee holds and 1 if not."""
+    content = file.read_bytes()
+    try:
+        certificate, findings = _model(file) if content.startswith(b"PK") else _certificate(content)
+    except ValueError as error:
+        complain(f"no    {error}")
+        complain("NOT VERIFIED: there is no intact certificate here, so nothing is guaranteed.")
+        raise typer.Exit(1) from None
+    for finding in findings:
+        say(f"{'yes' if finding.holds else 'NO '}   {finding.sentence}", style="" if finding.holds else "bold red")
+    if not all(finding.holds for finding in findings):
+        complain("NOT VERIFIED: the guarantee does not hold as stated.")
+        raise typer.Exit(1)
+    say(f"VERIFIED: {certificate.statement}", style="bold green")
+    say("It rests on what was taken as public:")
+    for sentence in certificate.assumed:
+        say(f"  - {sentence}.")
+
+
+def _model(file: Path) -> tuple[Certificate, tuple[Finding, ...]]:
+    from sordino.model_file import load_model, verify_model
+
+    model = load_model(file)
+    return model.certificate, verify_model(model)
+
+
+def _certificate(content: bytes) -> tuple[Certificate, tuple[Finding, ...]]:
+    from sordino.certificate import Certificate
+    from sordino.certificate import verify as check
+
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise ValueError("this is not a certificate: it is not text.") from None
+    certificate = Certificate.from_json(text)
+    return certificate, check(certificate)

@@ -1,0 +1,162 @@
+"""`sordino fit` and `sordino predict`, from a file to a file."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from sordino.model_file import load_model
+
+RECORDS = 1237
+
+
+def predictions(path: Path) -> dict[str, list[Any]]:
+    return pa.csv.read_csv(path).to_pydict()
+
+
+def column(folder: Path, name: str) -> list[Any]:
+    return pa.csv.read_csv(folder / "people.csv")[name].to_pylist()
+
+
+@pytest.mark.parametrize("table", ["people.csv", "people.parquet"])
+def test_from_a_table_to_predictions(folder: Path, tmp_path: Path, sordino: Any, table: str) -> None:
+    model, out = tmp_path / "m.sordino", tmp_path / "p.csv"
+    run = sordino(
+        "fit", folder / table, "--schema", folder / "schema.toml", "--epsilon", 3, "--delta", 1e-5, "--out", model
+    )
+    assert run.code == 0, run.errors
+    assert "(3, 1e-05)-differential privacy: replacing any one record" in run.text
+    assert f"the number of records, {RECORDS}, is public" in run.text
+    assert f"sordino verify {model}" in run.text
+    assert "does not mention, and that are not used: id, price, grade." in run.text
+
+    run = sordino("verify", model)
+    assert run.code == 0, run.text
+    assert "VERIFIED: (3, 1e-05)-differential privacy" in run.text
+
+    run = sordino("predict", model, folder / table, "--out", out)
+    assert run.code == 0, run.errors
+    assert f"{RECORDS} predictions of 'income'" in run.text
+    found, truth = predictions(out), column(folder, "income")
+    right = sum(p == t for p, t in zip(found["prediction"], truth, strict=True)) / RECORDS
+    # the rule itself is right for about 0.9 of the records, the larger class for 0.5
+    assert right > 0.75
+    assert all(0.5 <= p <= 1 for p in found["probability"])
+
+
+def test_a_table_without_the_target_is_enough_to_predict(model: Path, tmp_path: Path, sordino: Any) -> None:
+    (tmp_path / "new.csv").write_text("member,job,age\nyes,clerk,80\nno,never seen,\n")
+    run = sordino("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert run.code == 0, run.errors
+    loaded = load_model(model)
+    rows = [[1, 1, 0, 0, 1], [0, 0, 0, 1, -1]]
+    assert predictions(tmp_path / "p.csv")["prediction"] == loaded.predict(rows).tolist()
+
+
+def test_a_number_is_predicted_in_its_own_unit(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    schema, model, out = tmp_path / "s.toml", tmp_path / "m.sordino", tmp_path / "p.csv"
+    schema.write_text(
+        '[target]\ncolumn = "price"\nlow = 1200\nhigh = 1800\n'
+        '[columns]\nage = { low = 20, high = 80, missing = "middle" }\n'
+    )
+    run = sordino("fit", folder / "people.csv", "--schema", schema, "--epsilon", 3, "--out", model)
+    assert run.code == 0, run.errors
+    assert sordino("verify", model).code == 0
+    assert sordino("predict", model, folder / "people.csv", "--out", out).code == 0
+    found, truth = predictions(out), column(folder, "price")
+    assert list(found) == ["prediction"]
+    assert all(1200 <= value <= 1800 for value in found["prediction"])
+    error = sum(abs(p - t) for p, t in zip(found["prediction"], truth, strict=True)) / RECORDS
+    # always the middle would be 150 off
+    assert error < 75
+
+
+def test_three_classes(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    schema, model, out = tmp_path / "s.toml", tmp_path / "m.sordino", tmp_path / "p.csv"
+    schema.write_text(
+        '[target]\ncolumn = "grade"\nclasses = [1, 2, 3]\n'
+        '[columns]\nage = { low = 20, high = 80, missing = "middle" }\n'
+    )
+    run = sordino("fit", folder / "people.parquet", "--schema", schema, "--epsilon", 5, "--out", model)
+    assert run.code == 0, run.errors
+    assert sordino("verify", model).code == 0
+    assert sordino("predict", model, folder / "people.parquet", "--out", out).code == 0
+    assert set(predictions(out)["prediction"]) <= {1, 2, 3}
+    assert load_model(model).classes.tolist() == ["1", "2", "3"]
+
+
+def test_a_pure_guarantee_by_output_perturbation(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    model = tmp_path / "m.sordino"
+    run = sordino(
+        *("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 2, "--delta", 0),
+        *("--method", "output-perturbation", "--l2", 0.1, "--out", model),
+    )
+    assert run.code == 0, run.errors
+    assert "(2, 0)-differential privacy" in run.text
+    assert sordino("verify", model).code == 0
+
+
+def test_the_number_of_records_stays_private_under_add_remove(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    certificate = tmp_path / "c.json"
+    arguments = ("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 2)
+    arguments = (*arguments, "--relation", "add_remove", "--out", tmp_path / "m.sordino", "--certificate", certificate)
+    refused = sordino(*arguments)
+    assert refused.code == 2
+    assert "records is required" in refused.errors
+    run = sordino(*arguments, "--records", 1000)
+    assert run.code == 0, run.errors
+    assert "adding or removing any one record" in run.text
+    assert "1000 is a public stand-in" in run.text
+    for text in (refused.text, refused.errors, run.text, run.errors, certificate.read_text()):
+        assert str(RECORDS) not in text
+
+
+def test_a_seed_is_never_called_private(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    fit = ("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 2, "--seed", 7, "--out")
+    first, second = sordino(*fit, tmp_path / "1"), sordino(*fit, tmp_path / "2")
+    assert first.code == second.code == 0
+    assert first.errors.count("NOT PRIVATE") == 2
+    assert "differential privacy" not in first.text
+    assert load_model(tmp_path / "1").coef.tolist() == load_model(tmp_path / "2").coef.tolist()
+    run = sordino("verify", tmp_path / "1")
+    assert run.code == 1
+    assert "NOT VERIFIED" in run.errors
+
+
+def test_a_full_disk_is_a_sentence_and_keeps_what_was_there(
+    folder: Path, tmp_path: Path, sordino: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "m.sordino"
+    out.write_text("an older model")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    run = sordino("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 2, "--out", out)
+    assert run.code == 2
+    assert "No space left on device); what was there before is untouched" in run.errors
+    assert out.read_text() == "an older model"
+
+
+def test_an_unwise_budget_is_a_warning(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    run = sordino(
+        *("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 20, "--delta", 0.01),
+        *("--out", tmp_path / "m"),
+    )
+    assert run.code == 0
+    assert "Warning: delta is 0.01, not below 1/n" in run.errors
+    assert "Warning: epsilon is 20" in run.errors
+    assert "train.py" not in run.errors
+
+
+def test_the_certificate_file_is_the_one_in_the_model(model: Path, folder: Path) -> None:
+    assert (folder / "certificate.json").read_text() == load_model(model).certificate_json
+    assert json.loads(load_model(model).certificate_json)["statement"]["epsilon"] == 2
