@@ -42,8 +42,8 @@ SMALLEST, LARGEST = 2.0**-10, 2.0**32
 class Grain:
     """How finely the graph is covered. It decides the speed; the law is the same for all of them.
 
-    `slack` bounds the relative error of K exp(-k^2/2s^2) in double precision: the exponent is below 2^5 with three
-    roundings, so its error is below 2^-46, and `exp` adds a few times 2^-53.
+    `slack` bounds the relative error of K exp(-k^2/2s^2) in double precision. K < 2^40, so where the graph is above one
+    unit the exponent is below 28: four roundings move it by less than 2^-46, and `exp` adds a few times 2^-53.
     """
 
     strips_per_scale_bits: int = 6

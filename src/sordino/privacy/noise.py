@@ -180,8 +180,9 @@ def _on_lattice(value: Array, step: float, dim: int) -> NDArray[np.int64]:
     value = np.asarray(value, dtype=np.float64)
     if value.ndim == 0 or value.shape[-1] != dim:
         raise ValueError(f"the value has shape {value.shape}: noise in {dim} dimensions needs (..., {dim}).")
-    # the step is a power of two, so the product is exact
-    units = value * (1 / step)
+    # the step is a power of two, so the product is exact; what overflows is refused
+    with np.errstate(over="ignore"):
+        units = value * (1 / step)
     if not np.all(np.abs(units) < _LARGEST_STEPS):
         if not np.all(np.isfinite(value)):
             raise ValueError(

@@ -54,8 +54,8 @@ def box_muller(a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
         p = z * p + 1 / 3
         r = math.sqrt(-2.0 * math.log(2.0) * e - 4.0 * (t + t * z * p))
 
-        v = np.uint64((q >> np.uint64(12)) | np.uint64(0x3FF0000000000000)).view(np.float64) - (1.5 - 2.0**-53)
-        x = v * (math.pi / 2)
+        v = np.uint64((q >> np.uint64(12)) | np.uint64(0x3FF0000000000000)).view(np.float64) - 1.5
+        x = (v + 2.0**-53) * (math.pi / 2)
         y = x * x
         s = 1 / 6227020800 - y * (1 / 1307674368000)
         s = y * s - 1 / 39916800
