@@ -1,1 +1,28 @@
+"""Oracles hold the records and answer queries about them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sordino.budget import Relation
+
+if TYPE_CHECKING:
+    from sordino.oracle.protocol import ExactOracle
+    from sordino.oracle.rows import Rows
+    from sordino.problem import Problem
+
+
+def linear_oracle(
+    X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE
+) -> ExactOracle:
+    """The oracle of a linear model for records in memory: sparse for a SciPy sparse matrix or array, else dense."""
+    # imported here because the compiler behind the kernels takes a while to load
+    from scipy.sparse import issparse
+
+    if issparse(X):
+        from sordino.oracle.sparse import SparseOracle
+
+        return SparseOracle(X, y, problem, rows, relation)
+    from sordino.oracle.dense import DenseOracle
+
+    return DenseOracle(X, y, problem, rows, relation)

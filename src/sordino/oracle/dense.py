@@ -1,0 +1,201 @@
+"""Records in memory as a dense matrix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.budget import Relation
+from sordino.oracle.kernels.dense import clipped_sum
+from sordino.oracle.kernels.norms import dense_norms
+from sordino.oracle.kernels.pool import one_blas_thread, share
+from sordino.oracle.kernels.stack import stack_coefficients, stack_values
+from sordino.oracle.linear import LinearModel, Records, bounded_records, cut
+from sordino.oracle.query import Gradient
+from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import Batch, Sampling
+from sordino.problem import Problem
+
+if TYPE_CHECKING:
+    from sordino.privacy.noise import Noise
+    from sordino.privacy.randomness import Randomness
+
+Array = NDArray[np.float64]
+
+_EVERY = np.empty(0, dtype=np.intp)
+# from this many scores per record on, matrix products beat one fused pass per model
+_STACK = 8
+# numbers of the matrix in a task of the fused pass, and in a block of the matrix products
+_TASK, _BLOCK = 1 << 18, 1 << 18
+
+
+class DenseOracle:
+    """Answers about rows of a float32 or float64 matrix in C order, used as it is; anything else is converted once.
+
+    All sums are taken in float64, whatever the matrix holds.
+    """
+
+    def __init__(self, X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE) -> None:
+        X = np.asarray(X)
+        self._model = LinearModel(problem, rows, Relation(relation))
+        self._model.fits(X.shape, y)
+        kind = np.float32 if X.dtype == np.float32 else np.float64
+        # a read-only view: the caller's matrix cannot be changed here, and the kernels compile for one type of array
+        self._X = np.ascontiguousarray(X, dtype=kind).view()
+        self._X.flags.writeable = False
+        self._records = bounded_records(self._norms(), y, X.shape[1], rows, self._model.outputs)
+        self._spoiled = bool((self._records.scales == 0).any())
+
+    def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
+        return sampling.draw(len(self._records), randomness.sampling.generator)
+
+    def release(self, query: Gradient, noise: Noise, randomness: Randomness) -> Array:
+        self._model.allow(query, noise)
+        return noise.perturb(self._sum(query), randomness)
+
+    def gradient(self, at: Array) -> Array:
+        # clipping at L changes no record that keeps the problem's bounds, and holds the others to them
+        problem = self._model.problem
+        return self._sum(Gradient(at, problem.constants.L)) / problem.records
+
+    def value(self, at: Array) -> Array:
+        at = np.asarray(at, dtype=np.float64)
+        table, offsets = self._model.split(at)
+        code, parameter = self._model.kernel
+        outputs = self._model.outputs
+        tasks = self._tasks(len(self._records), len(table))
+        losses = np.zeros((len(tasks), len(table) // outputs))
+
+        def task(number: int) -> None:
+            for start, stop in tasks[number]:
+                block, part = self._block(None, start, stop)
+                stack_values(
+                    code,
+                    parameter,
+                    outputs,
+                    table @ block.T,
+                    part.targets,
+                    part.scales,
+                    part.inverses,
+                    offsets,
+                    losses[number],
+                )
+
+        with one_blas_thread():
+            share(task, len(tasks))
+        return np.asarray(losses.sum(axis=0).reshape(at.shape[:-1]) / self._model.problem.records)
+
+    def _sum(self, query: Gradient) -> Array:
+        at = np.asarray(query.at, dtype=np.float64)
+        table, offsets = self._model.split(at)
+        batch = self._model.batch(query.batch, len(self._records))
+        if len(table) < _STACK and self._model.outputs == 1:
+            parts = [
+                self._fused(w, offset, query.clip, batch) for w, offset in zip(table, offsets.tolist(), strict=True)
+            ]
+            features = np.array([part[0] for part in parts]).reshape(table.shape)
+            slopes = np.array([part[1] for part in parts])
+        else:
+            features, slopes = self._products(table, offsets, query.clip, batch)
+        return self._model.join(features, slopes, at.shape)
+
+    def _fused(self, w: Array, offset: float, clip: float, batch: NDArray[np.intp] | None) -> tuple[Array, float]:
+        """One model: scores, slopes, clipping and sum in a single pass over the rows."""
+        count = len(self._records) if batch is None else len(batch)
+        d = self._X.shape[1]
+        if count == 0:
+            return np.zeros(d), 0.0
+        # at most one accumulator per 64 rows, so that they stay small beside the matrix
+        ranges = cut(count, int(np.clip(count * d // _TASK, 1, min(128, -(-count // 64)))))
+        sums = np.zeros((len(ranges), d))
+        slopes = np.zeros(len(ranges))
+        index = _EVERY if batch is None else batch
+        code, parameter = self._model.kernel
+        records = self._records
+        # about 8 kB of rows: a quarter of the nearest cache, which two threads may have to share
+        tile = int(np.clip((8192 // max(1, d * self._X.itemsize)) & ~7, 8, 64))
+
+        def task(number: int) -> None:
+            start, stop = ranges[number]
+            slopes[number] = clipped_sum(
+                self._X,
+                index,
+                start,
+                stop,
+                records.targets,
+                records.scales,
+                records.inverses,
+                w,
+                offset,
+                code,
+                parameter,
+                clip,
+                tile,
+                sums[number],
+            )
+
+        share(task, len(ranges))
+        return sums.sum(axis=0), float(slopes.sum())
+
+    def _products(
+        self, table: Array, offsets: Array, clip: float, batch: NDArray[np.intp] | None
+    ) -> tuple[Array, Array]:
+        """Many scores per record: two matrix products per block of rows, with slopes and clipping in between."""
+        code, parameter = self._model.kernel
+        outputs = self._model.outputs
+        tasks = self._tasks(len(self._records) if batch is None else len(batch), len(table))
+        sums = np.zeros((len(tasks), *table.shape))
+        slopes = np.zeros((len(tasks), len(table)))
+
+        def task(number: int) -> None:
+            for start, stop in tasks[number]:
+                block, part = self._block(batch, start, stop)
+                scores = table @ block.T
+                stack_coefficients(
+                    code,
+                    parameter,
+                    outputs,
+                    scores,
+                    part.targets,
+                    part.scales,
+                    part.inverses,
+                    offsets,
+                    clip,
+                    slopes[number],
+                )
+                sums[number] += scores @ block
+
+        with one_blas_thread():
+            share(task, len(tasks))
+        return sums.sum(axis=0), slopes.sum(axis=0)
+
+    def _tasks(self, count: int, scores: int) -> list[list[tuple[int, int]]]:
+        """Blocks of rows that fit the second cache, in groups: one group, one thread, one accumulator."""
+        size = int(np.clip(_BLOCK // max(1, self._X.shape[1]), 64, 2048))
+        blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
+        # accumulators together hold at most an eighth of what the matrix holds
+        groups = int(np.clip(count // (8 * max(1, scores)), 1, min(16, max(1, len(blocks)))))
+        return [blocks[first:last] for first, last in cut(len(blocks), groups)]
+
+    def _block(self, batch: NDArray[np.intp] | None, start: int, stop: int) -> tuple[Array, Records]:
+        """Rows in float64, those without usable features set to zero, and what belongs to them."""
+        which = slice(start, stop) if batch is None else batch[start:stop]
+        block = self._X[which].astype(np.float64, copy=False)
+        part = self._records.part(which)
+        if self._spoiled:
+            usable = part.scales != 0
+            block = block if usable.all() else np.where(usable[:, None], block, 0.0)
+        return block, part
+
+    def _norms(self) -> Array:
+        n, d = self._X.shape
+        flat, norms = self._X.reshape(-1), np.empty(n)
+        ranges = cut(n, max(1, n * d // _TASK))
+
+        def task(number: int) -> None:
+            dense_norms(flat, d, *ranges[number], norms)
+
+        share(task, len(ranges))
+        return norms

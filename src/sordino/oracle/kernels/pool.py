@@ -1,0 +1,95 @@
+"""Threads for the kernels: one pool, numbered tasks, and the BLAS library kept to one thread beside it.
+
+Results never depend on the number of threads: callers cut their work into tasks by its size alone and add the parts
+up in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+
+def threads() -> int:
+    """SORDINO_THREADS, or as many as the processors this process may run on."""
+    wish = os.environ.get("SORDINO_THREADS", "").strip()
+    if not wish:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not (wish.isdigit() and int(wish) >= 1):
+        raise ValueError(f"SORDINO_THREADS is {wish!r}: it must be a whole number of at least 1, or unset.")
+    return int(wish)
+
+
+@lru_cache(maxsize=1)
+def _executor(size: int, process: int) -> ThreadPoolExecutor:
+    # the process number is part of the key because threads do not survive a fork
+    return ThreadPoolExecutor(size, thread_name_prefix="sordino")
+
+
+def share(task: Callable[[int], None], count: int) -> None:
+    """Call task(0), .., task(count - 1), each once, on this thread and on idle ones of the pool."""
+    helpers = min(threads(), count) - 1
+    numbers = iter(range(count))
+
+    def work() -> None:
+        for number in numbers:
+            task(number)
+
+    if helpers < 1:
+        work()
+        return
+    pool = _executor(threads(), os.getpid())
+    futures = [pool.submit(work) for _ in range(helpers)]
+    try:
+        work()
+    finally:
+        # after an error this leaves nothing to the helpers; otherwise there is nothing left
+        for _ in numbers:
+            pass
+        wait([future for future in futures if not future.cancel()])
+    for future in futures:
+        if not future.cancelled():
+            future.result()
+
+
+_lock = threading.Lock()
+_users = 0
+_limit: Any = None
+
+
+def _unlock_child() -> None:
+    global _lock, _users, _limit
+    _lock, _users, _limit = threading.Lock(), 0, None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unlock_child)
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Matrix products inside use one thread each, because `share` already uses every processor."""
+    global _users, _limit
+    with _lock:
+        if _users == 0:
+            _limit = _blas().limit(limits=1)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _limit.restore_original_limits()

@@ -1,0 +1,172 @@
+r"""A record's slope and loss from its score, for every loss, and the clipping of what it adds to a gradient.
+
+The gradient of one record is slope * row, of norm |slope| |row|. Clipping it to norm C is therefore clipping the
+slope to [-C/|row|, C/|row|], which needs no pass over the features.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    HuberisedHinge,
+    Logistic,
+    Loss,
+    Pinball,
+    Softmax,
+    Squared,
+)
+from sordino.oracle.kernels.native import bits_of, compiled, exact, from_bits
+
+Array = NDArray[np.float64]
+
+LOGISTIC, SQUARED, HUBER, HUBERISED_HINGE, HINGE, ABSOLUTE, PINBALL, EPSILON_INSENSITIVE, SOFTMAX = range(9)
+
+_CODES: dict[type, tuple[int, str | None]] = {
+    Logistic: (LOGISTIC, None),
+    Squared: (SQUARED, "target_bound"),
+    Huber: (HUBER, "threshold"),
+    HuberisedHinge: (HUBERISED_HINGE, "width"),
+    Hinge: (HINGE, None),
+    Absolute: (ABSOLUTE, None),
+    Pinball: (PINBALL, "quantile"),
+    EpsilonInsensitive: (EPSILON_INSENSITIVE, "tolerance"),
+    Softmax: (SOFTMAX, None),
+}
+
+
+def kernel_of(loss: Loss) -> tuple[int, float]:
+    """The number under which the kernels know this loss, and its parameter."""
+    try:
+        code, parameter = _CODES[type(loss)]
+    except KeyError:
+        known = ", ".join(sorted(kind.__name__ for kind in _CODES))
+        raise TypeError(
+            f"{type(loss).__name__} has no compiled slope: the kernels know {known}; "
+            "a new loss needs a code, a slope and a value in sordino.oracle.kernels.slopes."
+        ) from None
+    return code, float(getattr(loss, parameter)) if parameter else 0.0
+
+
+# exp(x) = 2^k exp(r), k = round(x / log 2), |r| <= log(2)/2: the series up to r^12/12! is exact to 2e-16
+_SERIES = tuple(1 / math.factorial(k) for k in range(12, -1, -1))
+# log 2 in two parts: k times the first, of 32 leading bits, is exact
+_LOG2_HIGH = math.ldexp(math.floor(math.ldexp(math.log(2), 32)), -32)
+_LOG2_LOW = 1.9082149292705877e-10  # log 2 - _LOG2_HIGH
+_PER_LOG2 = 1 / math.log(2)
+# adding it leaves a double's nearest integer in its lowest bits
+_ROUND = 1.5 * 2.0**52
+
+
+@exact
+def exp(x: float) -> float:
+    """e^x for x <= 0, without a branch or a call, so that a loop over it becomes vector instructions."""
+    x = -708.0 if x < -708.0 else x
+    shifted = x * _PER_LOG2 + _ROUND
+    whole = shifted - _ROUND
+    r = (x - whole * _LOG2_HIGH) - whole * _LOG2_LOW
+    p = _SERIES[0]
+    for k in range(1, 13):
+        p = p * r + _SERIES[k]
+    power: float = from_bits((bits_of(shifted) << 52) + (1023 << 52))
+    return p * power
+
+
+@compiled
+def _logistic_slope(a: float, y: float) -> float:
+    # -y sigmoid(-y a)
+    m = y * a
+    e = exp(-abs(m))
+    return -y * ((e if m >= 0.0 else 1.0) / (1.0 + e))
+
+
+@compiled
+def slope(code: int, p: float, a: float, y: float) -> float:
+    """phi'(a, y) of a loss with one score; p is the loss's parameter."""
+    if code == LOGISTIC:
+        return _logistic_slope(a, y)
+    if code == SQUARED:
+        return a - min(max(y, -p), p)
+    if code == HUBER:
+        return min(max(a - y, -p), p)
+    if code == HUBERISED_HINGE:
+        return -y * min(max((1.0 + p - y * a) / (2.0 * p), 0.0), 1.0)
+    if code == HINGE:
+        return -y if y * a < 1.0 else 0.0
+    r = a - y
+    sign = 1.0 if r > 0.0 else (-1.0 if r < 0.0 else 0.0)
+    if code == ABSOLUTE:
+        return sign
+    if code == PINBALL:
+        return 1.0 - p if r > 0.0 else (-p if r < 0.0 else 0.0)
+    return sign if abs(r) > p else 0.0
+
+
+@compiled
+def value(code: int, p: float, a: float, y: float) -> float:
+    """phi(a, y) of a loss with one score."""
+    m = y * a
+    r = a - y
+    if code == LOGISTIC:
+        return max(-m, 0.0) + math.log1p(exp(-abs(m)))
+    if code == SQUARED:
+        return 0.5 * (a - min(max(y, -p), p)) ** 2
+    if code == HUBER:
+        return 0.5 * r * r if abs(r) <= p else p * abs(r) - 0.5 * p * p
+    if code == HUBERISED_HINGE:
+        return 0.0 if m > 1.0 + p else (1.0 - m if m < 1.0 - p else (1.0 + p - m) ** 2 / (4.0 * p))
+    if code == HINGE:
+        return max(0.0, 1.0 - m)
+    if code == ABSOLUTE:
+        return abs(r)
+    if code == PINBALL:
+        return max(-p * r, (1.0 - p) * r)
+    return max(0.0, abs(r) - p)
+
+
+@compiled
+def score(dot: float, scale: float, offset: float) -> float:
+    # not scale * dot alone: the dot product of a row without usable features may be NaN
+    return (scale * dot if scale != 0.0 else 0.0) + offset
+
+
+@compiled
+def _bounded(s: float, bound: float) -> float:
+    s = s if abs(s) < math.inf else 0.0
+    s = s if s < bound else bound
+    return s if s > -bound else -bound
+
+
+@compiled
+def coefficients(
+    code: int, p: float, dots: Array, y: Array, scales: Array, inverses: Array, offset: float, clip: float
+) -> float:
+    r"""In place of <x_i, w>: what raw row i is multiplied by in the clipped sum. Returns the sum of clipped slopes.
+
+    a_i = scale_i <x_i, w> + offset,    s_i = clip(phi'(a_i, y_i), C / |row_i|),    dots_i <- scale_i s_i
+
+    scale_i = 0 marks a row without usable features, 1/|row_i| = 0 a record that counts for nothing.
+    """
+    total = 0.0
+    if code == LOGISTIC:
+        # a loop of its own, without branches, which the compiler turns into vector instructions
+        for i in range(dots.size):
+            s = _logistic_slope(score(dots[i], scales[i], offset), y[i])
+            s = _bounded(s, clip * inverses[i])
+            total += s
+            dots[i] = s * scales[i]
+    else:
+        for i in range(dots.size):
+            a = score(dots[i], scales[i], offset)
+            s = slope(code, p, a, y[i]) if a == a else 0.0
+            s = _bounded(s, clip * inverses[i])
+            total += s
+            dots[i] = s * scales[i]
+    return total

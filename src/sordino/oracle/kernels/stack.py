@@ -1,0 +1,112 @@
+r"""The same for many scores of a record at once: a stack of models, or the classes of a softmax.
+
+`scores` holds one row per score and one column per record of a block, so that every loop below runs along memory.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.oracle.kernels.native import compiled
+from sordino.oracle.kernels.slopes import SOFTMAX, coefficients, exp, score, value
+
+Array = NDArray[np.float64]
+
+
+@compiled
+def _softmax(scores: Array, scales: Array, offsets: Array, top: Array, total: Array) -> None:
+    """scores <- exp(a - max a), with max a in `top` and the sum of the exponentials in `total`."""
+    classes, records = scores.shape
+    top[:] = -math.inf
+    total[:] = 0.0
+    for c in range(classes):
+        for i in range(records):
+            a = score(scores[c, i], scales[i], offsets[c])
+            scores[c, i] = a
+            # a score that is not a number must reach `top`, so that the whole record is dropped
+            top[i] = top[i] if top[i] >= a else a
+    for c in range(classes):
+        for i in range(records):
+            scores[c, i] = exp(scores[c, i] - top[i])
+            total[i] += scores[c, i]
+
+
+@compiled
+def _softmax_coefficients(
+    scores: Array, y: Array, scales: Array, inverses: Array, offsets: Array, clip: float, totals: Array
+) -> None:
+    r"""scores <- scale_i f_i (p_i - e_y),   f_i = min(1, (C / |row_i|) / |p_i - e_y|)."""
+    classes, records = scores.shape
+    top, total, square = np.empty(records), np.empty(records), np.zeros(records)
+    _softmax(scores, scales, offsets, top, total)
+    for c in range(classes):
+        for i in range(records):
+            scores[c, i] = scores[c, i] / total[i] - (1.0 if y[i] == c else 0.0)
+            square[i] += scores[c, i] * scores[c, i]
+    for i in range(records):
+        bound = clip * inverses[i]
+        length = math.sqrt(square[i])
+        square[i] = 0.0 if not length < math.inf else (1.0 if length <= bound else bound / length)
+    for c in range(classes):
+        for i in range(records):
+            s = square[i] * scores[c, i] if square[i] > 0.0 else 0.0
+            totals[c] += s
+            scores[c, i] = s * scales[i]
+
+
+@compiled
+def stack_coefficients(
+    code: int,
+    p: float,
+    outputs: int,
+    scores: Array,
+    y: Array,
+    scales: Array,
+    inverses: Array,
+    offsets: Array,
+    clip: float,
+    totals: Array,
+) -> None:
+    """`coefficients` for every model of the stack; the sums of clipped slopes are added to `totals`."""
+    for j in range(0, scores.shape[0], outputs):
+        if code == SOFTMAX:
+            k = j + outputs
+            _softmax_coefficients(scores[j:k], y, scales, inverses, offsets[j:k], clip, totals[j:k])
+        else:
+            totals[j] += coefficients(code, p, scores[j], y, scales, inverses, offsets[j], clip)
+
+
+@compiled
+def stack_values(
+    code: int,
+    p: float,
+    outputs: int,
+    scores: Array,
+    y: Array,
+    scales: Array,
+    inverses: Array,
+    offsets: Array,
+    totals: Array,
+) -> None:
+    """Adds every model's loss, summed over the block, to `totals`. Records that are not finite add nothing."""
+    records = scores.shape[1]
+    top, total = np.empty(records), np.empty(records)
+    for j in range(0, scores.shape[0], outputs):
+        if code == SOFTMAX:
+            for i in range(records):
+                # l = log sum_c exp(a_c) - a_y, with a_y taken before the scores are overwritten
+                c = j + int(y[i])
+                total[i] = score(scores[c, i], scales[i], offsets[c])
+            chosen = total.copy()
+            _softmax(scores[j : j + outputs], scales, offsets[j : j + outputs], top, total)
+        for i in range(records):
+            if code == SOFTMAX:
+                loss = top[i] + math.log(total[i]) - chosen[i]
+            else:
+                a = score(scores[j, i], scales[i], offsets[j])
+                loss = value(code, p, a, y[i])
+            if inverses[i] > 0.0 and abs(loss) < math.inf:
+                totals[j // outputs] += loss

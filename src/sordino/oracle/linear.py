@@ -1,0 +1,172 @@
+r"""What the oracles of a linear model share, whatever holds the features.
+
+Record i enters every answer through its row r_i = (scale_i x_i, rho), |r_i| <= R, and its target y_i. One model scores
+it with a_i = <w, r_i>, and K > 1 outputs (softmax) with one such score each, so that
+
+    grad l_i = slope_i (outer) r_i,       |grad l_i| = |slope_i| |r_i|.
+
+A record with a feature that is not finite keeps only its constant column; one whose target is not usable counts for
+nothing. Neither raises: an error would reveal the record.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.budget import Relation
+from sordino.oracle.kernels.slopes import kernel_of
+from sordino.oracle.query import Gradient
+from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import Batch
+from sordino.problem import Problem
+
+if TYPE_CHECKING:
+    from sordino.privacy.noise import Noise
+
+Array = NDArray[np.float64]
+
+# a multiplier so small that its products lose bits: such a row is a billion times 10^281 too long, and is dropped
+_SMALLEST_SCALE = 1e-290
+_SMALLEST_NORM = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """One number per record: target, multiplier of the raw row (0: no usable features), 1/|r_i| (0: left out)."""
+
+    targets: Array
+    scales: Array
+    inverses: Array
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def part(self, which: slice | NDArray[np.intp]) -> Records:
+        return Records(self.targets[which], self.scales[which], self.inverses[which])
+
+
+def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, outputs: int) -> Records:
+    """The multipliers that bring raw rows of `width` numbers to norm R at most, and 1/|r_i| after that."""
+    scales = rows.scales(raw_norms)
+    scales[scales < _SMALLEST_SCALE] = 0.0
+    lengths = np.where(scales > 0, scales, 0.0) * np.where(np.isfinite(raw_norms), raw_norms, 0.0)
+    # rounding in a sum of `width` squares, and in the products of a contribution, must not make a norm too small
+    slack = 1 + (width + 16) * np.finfo(float).eps
+    norms = np.maximum(np.hypot(lengths, rows.intercept) * slack, _SMALLEST_NORM)
+    inverses = 1 / norms
+
+    targets = np.ascontiguousarray(y, dtype=np.float64)
+    usable = np.isfinite(targets)
+    if outputs > 1:
+        with np.errstate(invalid="ignore"):
+            usable &= (targets == np.floor(targets)) & (targets >= 0) & (targets < outputs)
+    if not usable.all():
+        targets = np.where(usable, targets, 0.0)
+        inverses[~usable] = 0.0
+    return Records(targets, scales, inverses)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel:
+    """The public side of an oracle: which parameters fit, what a query may ask, how scores become answers."""
+
+    problem: Problem
+    rows: Rows
+    relation: Relation
+
+    def __post_init__(self) -> None:
+        kernel_of(self.problem.loss)
+        if self.rows.norm > self.problem.row_norm * (1 + 1e-12):
+            raise ValueError(
+                f"rows of norm {self.rows.norm} for a problem of row_norm {self.problem.row_norm}: the problem's "
+                "constants would be too small; give both the same norm."
+            )
+
+    @property
+    def kernel(self) -> tuple[int, float]:
+        return kernel_of(self.problem.loss)
+
+    @property
+    def outputs(self) -> int:
+        return self.problem.loss.outputs
+
+    def fits(self, shape: tuple[int, ...], targets: Any) -> None:
+        """Raise a sentence when the data do not have the announced shape."""
+        if len(shape) != 2:
+            raise ValueError(f"X has {len(shape)} dimensions: it must have two, records x features.")
+        records, columns = shape
+        if np.shape(targets) != (records,):
+            raise ValueError(
+                f"y has shape {np.shape(targets)} for {records} rows of X: it must hold one number per row."
+            )
+        width = columns + self.rows.has_intercept
+        if width != self.problem.features:
+            constant = " and a constant column" if self.rows.has_intercept else ""
+            raise ValueError(
+                f"X has {columns} columns{constant}, but the problem was stated with {self.problem.features} features: "
+                f"state it with features={width}."
+            )
+        if self.relation is Relation.REPLACE_ONE and records != self.problem.records:
+            raise ValueError(
+                f"X has {records} rows, but the problem was stated with {self.problem.records} records: under "
+                "replace_one their number is public and must be the true one."
+            )
+
+    def split(self, at: Array) -> tuple[Array, Array]:
+        """Feature weights (one row per score) and constant part of every score, from one model or a stack."""
+        if at.shape[-1:] != (self.problem.dim,):
+            raise ValueError(
+                f"parameters of shape {at.shape} for a problem of {self.problem.dim} parameters: "
+                f"the last axis must have length {self.problem.dim}."
+            )
+        if not np.isfinite(at).all():
+            raise ValueError(
+                "the parameters are not finite: the method has diverged; use a smaller step or a bounded domain."
+            )
+        table = np.asarray(at, dtype=np.float64).reshape(-1, self.problem.features)
+        if not self.rows.has_intercept:
+            return np.ascontiguousarray(table), np.zeros(len(table))
+        return np.ascontiguousarray(table[:, :-1]), self.rows.intercept * table[:, -1]
+
+    def join(self, features: Array, slopes: Array, shape: tuple[int, ...]) -> Array:
+        """The gradient in the parameters: sums over raw features, and rho times the sums of slopes."""
+        if self.rows.has_intercept:
+            features = np.column_stack([features, self.rows.intercept * slopes])
+        return features.reshape(shape)
+
+    def batch(self, batch: Batch, records: int) -> NDArray[np.intp] | None:
+        """The batch itself, after checking that no record can count twice."""
+        if batch is None:
+            return None
+        index = np.ascontiguousarray(batch, dtype=np.intp)
+        if index.ndim != 1 or (
+            index.size and (index[0] < 0 or index[-1] >= records or not (index[1:] > index[:-1]).all())
+        ):
+            raise ValueError(
+                "a batch must hold increasing record numbers below the number of records, each at most once: "
+                "draw it with the oracle's draw."
+            )
+        return index
+
+    def allow(self, query: Gradient, noise: Noise) -> None:
+        """Raise a sentence unless the noise was made for at least this query's sensitivity."""
+        if not (math.isfinite(query.clip) and query.clip > 0):
+            raise ValueError(f"clip is {query.clip}: a released sum needs a positive finite bound on each record.")
+        needed = query.sensitivity(self.relation)
+        if not needed <= noise.sensitivity * (1 + 1e-12):
+            raise ValueError(
+                f"the query has sensitivity {needed:g} under {self.relation} (clip {query.clip:g}), but the noise was "
+                f"made for {noise.sensitivity:g}: calibrate the noise to the query."
+            )
+
+
+def cut(total: int, parts: int) -> list[tuple[int, int]]:
+    """The ranges that split 0..total into `parts` of nearly equal length."""
+    edges = [total * part // parts for part in range(parts + 1)]
+    return list(pairwise(edges))

@@ -1,0 +1,281 @@
+"""Records in memory as compressed sparse rows."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sordino.budget import Relation
+from sordino.oracle.kernels import sparse as kernels
+from sordino.oracle.kernels.norms import sparse_norms
+from sordino.oracle.kernels.pool import share
+from sordino.oracle.kernels.sparse import GROUP
+from sordino.oracle.kernels.stack import stack_coefficients, stack_values
+from sordino.oracle.linear import LinearModel, bounded_records, cut
+from sordino.oracle.query import Gradient
+from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import Batch, Sampling
+from sordino.problem import Problem
+
+if TYPE_CHECKING:
+    from sordino.privacy.noise import Noise
+    from sordino.privacy.randomness import Randomness
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_EVERY = np.empty(0, dtype=np.intp)
+# stored entries in a task, and rows that are scored before their slopes are taken
+_TASK, _BLOCK = 1 << 16, 1024
+
+
+class Compressed(NamedTuple):
+    """Entries, their columns, and where each row begins; positions unsigned, everything read-only."""
+
+    data: NDArray[Any]
+    indices: NDArray[Any]
+    indptr: NDArray[Any]
+
+
+class SparseOracle:
+    """Answers about the rows of a SciPy sparse matrix; one in CSR form of float32 or float64 is used as it is.
+
+    Entries may stand in any order within a row; a column that occurs twice in a row is summed into a copy first.
+    Sums over all records use a transpose, stored when the first of them is asked for.
+    """
+
+    def __init__(self, X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE) -> None:
+        self._model = LinearModel(problem, rows, Relation(relation))
+        self._model.fits(X.shape, y)
+        self._columns = int(X.shape[1])
+        self._X = _compressed(X.tocsr())
+        widest = int(np.diff(self._X.indptr.astype(np.int64)).max(initial=0))
+        self._records = bounded_records(self._norms(), y, widest, rows, self._model.outputs)
+
+    def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
+        return sampling.draw(len(self._records), randomness.sampling.generator)
+
+    def release(self, query: Gradient, noise: Noise, randomness: Randomness) -> Array:
+        self._model.allow(query, noise)
+        return noise.perturb(self._sum(query), randomness)
+
+    def gradient(self, at: Array) -> Array:
+        # clipping at L changes no record that keeps the problem's bounds, and holds the others to them
+        problem = self._model.problem
+        return self._sum(Gradient(at, problem.constants.L)) / problem.records
+
+    def value(self, at: Array) -> Array:
+        at = np.asarray(at, dtype=np.float64)
+        table, offsets = self._model.split(at)
+        losses = [self._values(table[few], offsets[few]) for few in self._few(len(table))]
+        return np.asarray(np.concatenate([*losses, []]).reshape(at.shape[:-1]) / self._model.problem.records)
+
+    def _sum(self, query: Gradient) -> Array:
+        at = np.asarray(query.at, dtype=np.float64)
+        table, offsets = self._model.split(at)
+        batch = self._model.batch(query.batch, len(self._records))
+        features, slopes = np.zeros(table.shape), np.zeros(offsets.shape)
+        for few in self._few(len(table)):
+            weights = _grouped(table[few])
+            if batch is None:
+                sums, slopes[few] = self._by_columns(weights, offsets[few], query.clip)
+            else:
+                sums, slopes[few] = self._by_rows(weights, offsets[few], query.clip, batch)
+            features[few] = _ungrouped(sums, len(table[few]))
+        return self._model.join(features, slopes, at.shape)
+
+    def _few(self, scores: int) -> list[slice]:
+        """The models that are worked on together: a cache line of scores, or one model with more classes than that."""
+        step = max(1, GROUP // self._model.outputs) * self._model.outputs
+        return [slice(first, first + step) for first in range(0, scores, step)]
+
+    def _by_columns(self, weights: list[Array], offsets: Array, clip: float) -> tuple[list[Array], Array]:
+        """Every record: its coefficients row by row, then the sums column by column over the transpose."""
+        n = len(self._records)
+        multipliers = [np.empty((n, *w.shape[1:])) for w in weights]
+        ranges = cut(n, self._parts(len(self._X.data), 128))
+        slopes = np.zeros((len(ranges), len(offsets)))
+
+        def rows(number: int) -> None:
+            for start, stop in _blocks(*ranges[number]):
+                scores = self._coefficients(weights, offsets, clip, _EVERY, start, stop, slopes[number])
+                for part, group in zip(multipliers, scores, strict=True):
+                    part[start:stop] = group.T if part.ndim > 1 else group[0]
+
+        share(rows, len(ranges))
+        sums = [np.empty(w.shape) for w in weights]
+        transpose, spans = self._transpose
+
+        def columns(number: int) -> None:
+            for part, out in zip(multipliers, sums, strict=True):
+                loop = kernels.columns_group if part.ndim > 1 else kernels.columns
+                loop(*transpose, *spans[number], part, out)
+
+        share(columns, len(spans))
+        return sums, slopes.sum(axis=0)
+
+    def _by_rows(self, weights: list[Array], offsets: Array, clip: float, batch: Index) -> tuple[list[Array], Array]:
+        """Some records: each row is added to a dense accumulator, of which every task has its own."""
+        starts = self._X.indptr
+        entries = int((starts[batch + 1] - starts[batch]).sum())
+        # so few accumulators that clearing and adding them up costs little beside the rows
+        ranges = cut(len(batch), self._parts(entries, max(1, entries // (16 * max(1, self._columns)))))
+        slopes = np.zeros((len(ranges), len(offsets)))
+        sums = [np.zeros((len(ranges), *w.shape)) for w in weights]
+
+        def task(number: int) -> None:
+            for start, stop in _blocks(*ranges[number]):
+                scores = self._coefficients(weights, offsets, clip, batch, start, stop, slopes[number])
+                for out, group in zip(sums, scores, strict=True):
+                    if out.ndim > 2:
+                        kernels.scatter_group(*self._X, batch, start, group, out[number])
+                    else:
+                        kernels.scatter(*self._X, batch, start, group[0], out[number])
+
+        share(task, len(ranges))
+        return [part.sum(axis=0) for part in sums], slopes.sum(axis=0)
+
+    def _values(self, table: Array, offsets: Array) -> Array:
+        weights = _grouped(table)
+        ranges = cut(len(self._records), self._parts(len(self._X.data), 128))
+        losses = np.zeros((len(ranges), len(offsets) // self._model.outputs))
+        code, parameter = self._model.kernel
+
+        def task(number: int) -> None:
+            for start, stop in _blocks(*ranges[number]):
+                part = self._records.part(slice(start, stop))
+                scores = self._scores(weights, _EVERY, start, stop)
+                stack_values(
+                    code,
+                    parameter,
+                    self._model.outputs,
+                    scores[: len(offsets)],
+                    part.targets,
+                    part.scales,
+                    part.inverses,
+                    offsets,
+                    losses[number],
+                )
+
+        share(task, len(ranges))
+        total: Array = losses.sum(axis=0)
+        return total
+
+    def _coefficients(
+        self, weights: list[Array], offsets: Array, clip: float, index: Index, start: int, stop: int, slopes: Array
+    ) -> list[Array]:
+        """What every raw row is multiplied by, per group of scores; the clipped slopes are added to `slopes`."""
+        scores = self._scores(weights, index, start, stop)
+        part = self._records.part(index[start:stop] if index.size else slice(start, stop))
+        code, parameter = self._model.kernel
+        stack_coefficients(
+            code,
+            parameter,
+            self._model.outputs,
+            scores[: len(offsets)],
+            part.targets,
+            part.scales,
+            part.inverses,
+            offsets,
+            clip,
+            slopes,
+        )
+        # the rows that fill up the last group must not bring in a NaN
+        scores[len(offsets) :] = 0.0
+        return np.split(scores, len(weights))
+
+    def _scores(self, weights: list[Array], index: Index, start: int, stop: int) -> Array:
+        if weights[0].ndim == 1:
+            scores = np.empty((1, stop - start))
+            kernels.dots(*self._X, index, start, weights[0], scores[0])
+            return scores
+        scores = np.empty((GROUP * len(weights), stop - start))
+        for group, w in enumerate(weights):
+            kernels.dots_group(*self._X, index, start, w, scores[GROUP * group : GROUP * (group + 1)])
+        return scores
+
+    @cached_property
+    def _transpose(self) -> tuple[Compressed, list[tuple[int, int]]]:
+        """Columns instead of rows, unusable rows set to zero, and ranges of columns with equally many entries."""
+        shape = (len(self._records), self._columns)
+        data, indices, indptr = self._X
+        turned = sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=shape).tocsc()
+        turned.data[self._records.scales[turned.indices] == 0] = 0
+        marks = np.linspace(0, turned.nnz, self._parts(turned.nnz, 128) + 1)
+        edges = np.unique([0, *np.searchsorted(turned.indptr, marks[1:-1]), self._columns]).tolist()
+        return _views(turned.data, turned.indices, turned.indptr), list(pairwise(edges))
+
+    def _parts(self, entries: int, most: int) -> int:
+        return int(np.clip(entries // _TASK, 1, most))
+
+    def _norms(self) -> Array:
+        norms = np.empty(len(self._X.indptr) - 1)
+        ranges = cut(len(norms), self._parts(len(self._X.data), 128))
+
+        def task(number: int) -> None:
+            sparse_norms(self._X.data, self._X.indptr, *ranges[number], norms)
+
+        share(task, len(ranges))
+        return norms
+
+
+def _blocks(start: int, stop: int) -> list[tuple[int, int]]:
+    return [(first, min(first + _BLOCK, stop)) for first in range(start, stop, _BLOCK)]
+
+
+def _grouped(table: Array) -> list[Array]:
+    """Weights as the kernels want them: a vector for a single score, else columns x 8 with zeros to fill up."""
+    if len(table) == 1:
+        return [table[0]]
+    padded = np.zeros((-(-len(table) // GROUP) * GROUP, table.shape[1]))
+    padded[: len(table)] = table
+    return [np.ascontiguousarray(part.T) for part in np.split(padded, len(padded) // GROUP)]
+
+
+def _ungrouped(sums: list[Array], scores: int) -> Array:
+    return np.concatenate([np.atleast_2d(part.T) for part in sums])[:scores]
+
+
+def _compressed(X: Any) -> Compressed:
+    """The arrays of a CSR matrix, checked, with duplicates summed. The matrix itself is left alone."""
+    data = X.data if X.dtype in (np.float32, np.float64) else X.data.astype(np.float64)
+    indices, indptr = X.indices, X.indptr
+    if indices.dtype != indptr.dtype or indices.dtype not in (np.int32, np.int64):
+        indices, indptr = indices.astype(np.int64), indptr.astype(np.int64)
+    arrays = _views(data, indices, indptr)
+    state = kernels.BROKEN
+    if len(indptr) == X.shape[0] + 1 and len(data) >= len(indices):
+        state = kernels.structure(arrays.indptr, arrays.indices, X.shape[1])
+    if state == kernels.BROKEN:
+        raise ValueError(
+            "X is not a valid CSR matrix: its row positions must increase from 0 to the number of stored entries and "
+            "its column numbers must lie within the matrix; build it anew with scipy.sparse.csr_array."
+        )
+    if state == kernels.DUPLICATES:
+        # from the bare arrays: a matrix may wrongly remember that it has no duplicates, and would then do nothing
+        summed = sparse.csr_array((data.copy(), indices.copy(), indptr.copy()), shape=X.shape)
+        summed.sum_duplicates()
+        arrays = _views(summed.data, summed.indices, summed.indptr)
+    return arrays
+
+
+def _views(data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any]) -> Compressed:
+    unsigned = {np.dtype(np.int32): np.uint32, np.dtype(np.int64): np.uint64}
+    parts = [
+        np.ascontiguousarray(data),
+        np.ascontiguousarray(indices).view(unsigned[indices.dtype]),
+        np.ascontiguousarray(indptr).view(unsigned[indptr.dtype]),
+    ]
+    views = [part.view() for part in parts]
+    for view in views:
+        view.flags.writeable = False
+    return Compressed(*views)
+
+
+def _signed(positions: NDArray[Any]) -> NDArray[Any]:
+    return positions.view(np.int32 if positions.dtype == np.uint32 else np.int64)
