@@ -15,14 +15,24 @@ from sordino.tabular.schema import Schema
 
 REDBOOK = "Redbook survey of 6,366 married women (Fair 1978)"
 
+_QUESTIONS = {
+    "rate_marriage": "how good the marriage is, from very poor to very good",
+    "age": "age, in years",
+    "yrs_married": "years married",
+    "children": "children",
+    "religious": "how religious, from not at all to strongly",
+    "educ": "years of education",
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """Records as a mapping of columns, and the public schema that describes them."""
+    """Records as a mapping of columns, the public schema that describes them, and each column in words."""
 
     name: str
     records: dict[str, Any]
     schema: Schema
+    questions: dict[str, str]
 
 
 def load_redbook() -> Survey:
@@ -35,4 +45,4 @@ def load_redbook() -> Survey:
     schema = Schema.from_toml((files("sordino.datasets") / "redbook.toml").read_text(encoding="utf-8"))
     records = {name: answers[name].to_numpy() for name in schema.columns}
     records["affair"] = ["yes" if time > 0 else "no" for time in answers["affairs"]]
-    return Survey(REDBOOK, records, schema)
+    return Survey(REDBOOK, records, schema, _QUESTIONS)

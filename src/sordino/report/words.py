@@ -53,11 +53,11 @@ def percent(share: float) -> str:
 
 
 def number(value: float) -> str:
-    """Six significant digits, thin spaces in long counts, and powers of ten where a reader would count zeros."""
+    """Six significant digits, and powers of ten where a reader would count zeros."""
     if math.isinf(value):
         return "unbounded"
     if value == int(value) and abs(value) < 10**7:
-        return f"{int(value):,}".replace(",", "\u202f")
+        return f"{int(value):,}"
     if 1e-4 <= abs(value) < 1e7:
         return f"{value:.6g}"
     mantissa, exponent = f"{value:.3e}".split("e")

@@ -1,0 +1,262 @@
+"""What each data set has already spent: reserve, then spend.
+
+    ledger = Ledger("survey.ledger")
+    ledger.open("survey 2024", Budget(epsilon=2, delta=1e-6))
+    plan = method.plan(problem, budget)
+    with ledger.reserve("survey 2024", plan.event, budget.relation, "logistic model"):
+        trained = train(problem, budget, method, oracle)
+
+The reservation is on the disk before a record is touched, and counts from that moment on. Leaving the block marks it
+spent; an exception, a crash or a power cut leaves it reserved, which counts the same, because something may have been
+released. Only `release_unused()`, called before anything ran, gives it back.
+
+Later releases may be chosen in view of earlier ones, and what they cost adds up accordingly (`privacy.charges`).
+
+The file is locked while a reservation is decided, so two processes cannot both spend the last of a budget. It knows a
+data set by its name alone: the same records under two names have two budgets, and that is for whoever opens them to
+prevent.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sordino import wire
+from sordino.budget import Budget, Relation
+from sordino.privacy import events
+from sordino.privacy.accountants import guarantee
+from sordino.privacy.charges import Charge, charge, epsilon_of, room, total
+from sordino.privacy.events import Event
+from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.journal import Journal
+
+_HEADER = {"format": "sordino ledger", "version": 1}
+_CHARGE = {"Charge": Charge}
+_ROUNDING = 1e-9
+
+
+class State(StrEnum):
+    """How far a reservation came. Everything but `UNUSED` counts."""
+
+    RESERVED = "reserved"
+    SPENT = "spent"
+    UNUSED = "unused"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One reservation and what became of it."""
+
+    number: int
+    dataset: str
+    event: Event
+    charge: Charge
+    note: str
+    state: State
+    created: str
+
+    @property
+    def counts(self) -> bool:
+        return self.state is not State.UNUSED
+
+
+class Reservation:
+    """A part of a data set's budget that is set aside. Leave its `with` block normally and it is spent."""
+
+    def __init__(self, ledger: Ledger, number: int) -> None:
+        self._ledger = ledger
+        self.number = number
+        self.state = State.RESERVED
+
+    def release_unused(self) -> None:
+        """Give the reservation back. Only before anything ran: what has looked at the records has spent it."""
+        self._settle(State.UNUSED)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None or self.state is not State.RESERVED:
+            return
+        try:
+            self._settle(State.SPENT)
+        except OSError as failure:
+            # the model exists and is paid for: losing it over a mark that changes no sum would help nobody
+            warnings.warn(
+                f"reservation {self.number} could not be marked as spent ({failure}); it counts all the same.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _settle(self, state: State) -> None:
+        if self.state is not State.RESERVED:
+            raise ValueError(f"reservation {self.number} is {self.state} already: it can be settled once.")
+        self._ledger._settle(self.number, state)
+        self.state = state
+
+
+class Ledger:
+    """The file at `path`, created by the first `open`. Any number of processes may use it at the same time."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._journal = Journal(Path(path), _HEADER)
+
+    def open(self, dataset: str, cap: Budget) -> None:
+        """Give `dataset` its budget, once and for all. Opening it again with the same budget does nothing."""
+        if not dataset:
+            raise ValueError("a data set needs a name: give a string that is not empty.")
+        with self._journal.writing() as writer:
+            known = _Book.read(writer.entries[1:]).caps.get(dataset)
+            if known is None:
+                writer.append({"kind": "open", "dataset": dataset, "cap": wire.to_plain(cap), "created": _now()})
+            elif known != cap:
+                raise ValueError(
+                    f"{dataset!r} is open with {_words(known)}, not with {_words(cap)}: what was promised about a data "
+                    "set cannot be changed afterwards."
+                )
+
+    def reserve(self, dataset: str, event: Event, relation: Relation, note: str = "") -> Reservation:
+        """Set aside what `event` costs under `relation`; `BudgetExceeded` when it does not fit beside what was spent.
+
+        Use it in a `with` statement around everything that touches the records.
+        """
+        with self._journal.writing() as writer:
+            book = _Book.read(writer.entries[1:])
+            cap = book.cap(dataset)
+            if relation != cap.relation:
+                raise ValueError(
+                    f"the event is stated under {Relation(relation)}, and {dataset!r} is accounted under "
+                    f"{cap.relation}: one cannot be turned into the other; plan again with {cap.relation}."
+                )
+            counted = book.counted(dataset)
+            costs = charge(event, cap, place=len(book.of(dataset)) + 1)
+            needed = epsilon_of(total([*(entry.charge for entry in counted), costs]), cap)
+            if not counted:
+                # nothing was seen yet: the exact cost decides, up to the rounding of a plan that aims at the cap itself
+                needed = min(needed, guarantee(event, cap.delta, cap.relation).epsilon / (1 + _ROUNDING))
+            if needed > cap.epsilon:
+                raise BudgetExceeded(_refusal(dataset, cap, needed, _remaining(counted, cap, 1)))
+            number = len(book.entries)
+            plain = {"event": events.to_json(event), "charge": wire.to_plain(costs), "note": note, "created": _now()}
+            writer.append({"kind": "reserve", "number": number, "dataset": dataset, **plain})
+        return Reservation(self, number)
+
+    def spent(self, dataset: str) -> Event | None:
+        """Everything spent and reserved so far, as one event; None before the first reservation."""
+        book = self._book()
+        book.cap(dataset)
+        counted = [entry.event for entry in book.counted(dataset)]
+        return events.compose(*counted) if counted else None
+
+    def remaining(self, dataset: str, releases: int = 1) -> Budget | None:
+        """What each of so many further releases may ask for, at the cap's delta; None when nothing is left.
+
+        It is stated for Gaussian noise on all records, or for pure noise under a pure cap; noise on batches may need
+        a little less.
+        """
+        if releases < 1:
+            raise ValueError(f"releases is {releases}: at least one is needed.")
+        book = self._book()
+        cap = book.cap(dataset)
+        return _remaining(book.counted(dataset), cap, releases)
+
+    def entries(self, dataset: str) -> tuple[Entry, ...]:
+        """Every reservation in the order it was made, unused ones included."""
+        book = self._book()
+        book.cap(dataset)
+        return tuple(book.of(dataset))
+
+    def datasets(self) -> dict[str, Budget]:
+        """Every open data set and its cap."""
+        return self._book().caps
+
+    def head(self) -> str:
+        """A checksum of everything written so far, to be kept where whoever can write the file cannot change it."""
+        return self._journal.head()
+
+    def extends(self, head: str) -> bool:
+        """Whether everything written when `head()` gave `head` is still there, unchanged."""
+        return self._journal.extends(head)
+
+    def _book(self) -> _Book:
+        return _Book.read(self._journal.entries())
+
+    def _settle(self, number: int, state: State) -> None:
+        with self._journal.writing() as writer:
+            writer.append({"kind": "settle", "number": number, "state": state.value, "created": _now()})
+
+
+@dataclass(frozen=True)
+class _Book:
+    """The ledger's lines, read from first to last."""
+
+    caps: dict[str, Budget]
+    entries: list[Entry]
+
+    @staticmethod
+    def read(lines: Iterable[dict[str, Any]]) -> _Book:
+        book = _Book({}, [])
+        for line in lines:
+            match line:
+                case {"kind": "open", "dataset": str(dataset), "cap": cap}:
+                    book.caps[dataset] = wire.from_plain(cap, {"Budget": Budget})
+                case {"kind": "reserve", "number": int(number), "dataset": str(dataset), "note": str(note)}:
+                    happened, costs = events.from_json(line["event"]), wire.from_plain(line["charge"], _CHARGE)
+                    entry = Entry(number, dataset, happened, costs, note, State.RESERVED, line["created"])
+                    book.entries.append(entry)
+                case {"kind": "settle", "number": int(number), "state": state}:
+                    book.entries[number] = replace(book.entries[number], state=State(state))
+                case _:
+                    raise ValueError(f"the ledger has a line that this version does not know: {line}.")
+        return book
+
+    def cap(self, dataset: str) -> Budget:
+        if dataset not in self.caps:
+            known = ", ".join(map(repr, self.caps)) or "none yet"
+            raise ValueError(
+                f"{dataset!r} is not open (open: {known}): give it a budget with open(dataset, cap) first."
+            )
+        return self.caps[dataset]
+
+    def of(self, dataset: str) -> list[Entry]:
+        return [entry for entry in self.entries if entry.dataset == dataset]
+
+    def counted(self, dataset: str) -> list[Entry]:
+        return [entry for entry in self.of(dataset) if entry.counts]
+
+
+def _remaining(counted: list[Entry], cap: Budget, releases: int) -> Budget | None:
+    if not counted and releases == 1:
+        return cap
+    epsilon = room(total(entry.charge for entry in counted), cap, releases)
+    return replace(cap, epsilon=epsilon) if epsilon > 0 else None
+
+
+def _refusal(dataset: str, cap: Budget, needed: float, left: Budget | None) -> str:
+    if math.isinf(needed):
+        why = f"this release cannot be bounded at delta {cap.delta:g}"
+    else:
+        why = f"with this release it would have spent epsilon {needed:.6g}"
+    what = (
+        "nothing is left" if left is None else f"one more release may ask for epsilon {left.epsilon:.6g} at that delta"
+    )
+    return f"{dataset!r} has {_words(cap)}: {why}, so nothing was run; {what}."
+
+
+def _words(budget: Budget) -> str:
+    return f"epsilon {budget.epsilon:g} and delta {budget.delta:g} under {budget.relation}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,366 @@
+"""Reserve, then spend: nothing touches the records that the file does not already know of."""
+
+import json
+import os
+import signal
+import time
+import warnings
+from dataclasses import replace
+
+import pytest
+
+from sordino.budget import Budget, Relation
+from sordino.privacy.accountants import gdp_mu, guarantee
+from sordino.privacy.events import (
+    FixedSizeSampled,
+    Gaussian,
+    GaussianDP,
+    PoissonSampled,
+    PureDP,
+    compose,
+    flatten,
+    repeat,
+)
+from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.ledger import Ledger, State
+
+CAP = Budget(1.0, 1e-6)
+FIFTH = GaussianDP(gdp_mu(1.0, 0.99e-6) / 5**0.5 * (1 - 1e-6))
+"""Five fill the cap."""
+SAMPLED = repeat(PoissonSampled(Gaussian(4.0), 0.05), 10)
+REPLACE = Relation.REPLACE_ONE
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open("survey", CAP)
+    return ledger
+
+
+def spend(ledger, event, note=""):
+    with ledger.reserve("survey", event, REPLACE, note):
+        pass
+
+
+def states(ledger):
+    return [entry.state for entry in ledger.entries("survey")]
+
+
+# what is counted
+
+
+def test_a_block_that_ends_normally_is_spent(ledger):
+    with ledger.reserve("survey", FIFTH, REPLACE, "first model") as reservation:
+        assert states(ledger) == [State.RESERVED]
+        assert reservation.state is State.RESERVED
+    (entry,) = ledger.entries("survey")
+    assert (entry.state, entry.note, entry.event, entry.dataset) == (State.SPENT, "first model", FIFTH, "survey")
+    assert ledger.spent("survey") == FIFTH
+
+
+def test_a_reservation_counts_before_it_is_entered(ledger):
+    ledger.reserve("survey", FIFTH, REPLACE)
+    assert ledger.spent("survey") == FIFTH
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_an_exception_leaves_the_reservation_counted(ledger, error):
+    with pytest.raises(error), ledger.reserve("survey", FIFTH, REPLACE):
+        raise error
+    assert states(ledger) == [State.RESERVED]
+    assert ledger.spent("survey") == FIFTH
+
+
+def test_only_an_explicit_release_gives_it_back(ledger):
+    with ledger.reserve("survey", FIFTH, REPLACE) as reservation:
+        reservation.release_unused()
+    assert states(ledger) == [State.UNUSED]
+    assert ledger.spent("survey") is None
+    assert ledger.remaining("survey") == CAP
+
+
+def test_what_is_settled_cannot_be_settled_again(ledger):
+    with ledger.reserve("survey", FIFTH, REPLACE) as reservation:
+        pass
+    with pytest.raises(ValueError, match="spent already"):
+        reservation.release_unused()
+    assert states(ledger) == [State.SPENT]
+
+
+def test_everything_spent_is_one_composition(ledger):
+    for event in (FIFTH, SAMPLED, PureDP(0.01)):
+        spend(ledger, event)
+    assert flatten(ledger.spent("survey")) == flatten(compose(FIFTH, SAMPLED, PureDP(0.01)))
+
+
+# what is refused
+
+
+def test_five_fifths_fit_and_a_sixth_does_not(ledger):
+    for _ in range(5):
+        spend(ledger, FIFTH)
+    with pytest.raises(
+        BudgetExceeded, match=r"'survey' has epsilon 1 .* would have spent epsilon 1\.1.* nothing was run"
+    ):
+        spend(ledger, FIFTH)
+    assert states(ledger) == [State.SPENT] * 5
+
+
+def test_epsilons_are_composed_and_not_added(ledger):
+    alone = guarantee(FIFTH, CAP.delta, REPLACE).epsilon
+    assert 5 * alone > 2 * CAP.epsilon
+
+
+def test_the_whole_cap_can_be_spent_at_once_and_is_then_gone(ledger):
+    spend(ledger, GaussianDP(gdp_mu(CAP.epsilon, CAP.delta)))
+    assert ledger.remaining("survey") is None
+    with pytest.raises(BudgetExceeded, match="nothing is left"):
+        spend(ledger, Gaussian(1e6))
+
+
+def test_a_sampled_release_that_fills_the_cap_is_accounted_exactly_when_it_is_the_first(ledger):
+    event = repeat(PoissonSampled(Gaussian(2.0), 0.05), 30)
+    cost = guarantee(event, CAP.delta, REPLACE).epsilon
+    ledger.open("other", replace(CAP, epsilon=cost))
+    with ledger.reserve("other", event, REPLACE):
+        pass
+    with pytest.raises(BudgetExceeded), ledger.reserve("other", event, REPLACE):
+        pass
+
+
+def test_what_was_spent_always_satisfies_the_cap(ledger):
+    refused = 0
+    for event in [GaussianDP(0.08), SAMPLED, PureDP(0.05), repeat(FixedSizeSampled(Gaussian(6.0), 0.1), 20)] * 4:
+        try:
+            spend(ledger, event)
+        except BudgetExceeded:
+            refused += 1
+    assert 0 < refused < 13
+    assert 0.5 < guarantee(ledger.spent("survey"), CAP.delta, REPLACE).epsilon <= 1
+
+
+@pytest.mark.parametrize("releases", [1, 3])
+def test_what_remains_can_be_spent(ledger, releases):
+    spend(ledger, FIFTH)
+    for _ in range(releases):
+        share = ledger.remaining("survey", releases)
+        assert share.delta == CAP.delta
+        spend(ledger, GaussianDP(gdp_mu(share.epsilon, share.delta)))
+        releases -= 1
+    left = ledger.remaining("survey")
+    assert left is None or left.epsilon < 0.01
+
+
+def test_a_pure_cap_is_spent_by_addition(ledger):
+    ledger.open("pure", Budget(1.0))
+    for _ in range(10):
+        with ledger.reserve("pure", PureDP(0.1), REPLACE):
+            pass
+    assert ledger.remaining("pure") is None
+    ledger.open("fresh", Budget(1.0))
+    with pytest.raises(BudgetExceeded, match="cannot be bounded at delta 0"):
+        ledger.reserve("fresh", Gaussian(50.0), REPLACE)
+
+
+def test_data_sets_do_not_share_a_budget(ledger):
+    ledger.open("other", CAP)
+    for _ in range(5):
+        spend(ledger, FIFTH)
+    assert ledger.remaining("other") == CAP
+    assert set(ledger.datasets()) == {"survey", "other"}
+
+
+def test_another_relation_is_refused(ledger):
+    with pytest.raises(ValueError, match=r"stated under add_remove.*accounted under replace_one"):
+        ledger.reserve("survey", FIFTH, Relation.ADD_REMOVE)
+    with pytest.raises(ValueError, match="cannot be changed"):
+        ledger.open("survey", replace(CAP, relation=Relation.ADD_REMOVE))
+    assert ledger.entries("survey") == ()
+
+
+def test_a_cap_cannot_be_raised_afterwards_but_may_be_repeated(ledger):
+    ledger.open("survey", CAP)
+    with pytest.raises(ValueError, match=r"open with epsilon 1 .*not with epsilon 2"):
+        ledger.open("survey", replace(CAP, epsilon=2.0))
+    assert ledger.datasets() == {"survey": CAP}
+
+
+@pytest.mark.parametrize("ask", ["spent", "remaining", "entries"])
+def test_an_unknown_data_set_is_a_sentence(ledger, ask):
+    with pytest.raises(ValueError, match=r"'surveys' is not open \(open: 'survey'\)"):
+        getattr(ledger, ask)("surveys")
+
+
+def test_a_data_set_without_a_name_is_a_sentence(ledger):
+    with pytest.raises(ValueError, match="needs a name"):
+        ledger.open("", CAP)
+
+
+def test_releases_that_are_none_is_a_sentence(ledger):
+    with pytest.raises(ValueError, match="at least one"):
+        ledger.remaining("survey", 0)
+
+
+def test_a_mark_that_cannot_be_written_does_not_lose_the_model(ledger, monkeypatch):
+    with pytest.warns(RuntimeWarning, match="counts all the same"), ledger.reserve("survey", FIFTH, REPLACE):
+        monkeypatch.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    assert states(ledger) == [State.RESERVED]
+
+
+def test_a_reservation_that_cannot_be_written_is_none(ledger, monkeypatch):
+    monkeypatch.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    touched = []
+    with pytest.raises(OSError, match="No space"), ledger.reserve("survey", FIFTH, REPLACE):
+        touched.append(1)
+    assert not touched
+    assert states(ledger) == []
+
+
+# what somebody else did to the file
+
+
+def test_a_changed_reservation_is_found_out(ledger):
+    spend(ledger, FIFTH)
+    path = ledger._journal.path
+    lines = path.read_text().splitlines(keepends=True)
+    entry = json.loads(lines[2])
+    entry["entry"]["event"]["mu"] /= 10
+    path.write_text("".join([*lines[:2], json.dumps(entry) + "\n", *lines[3:]]))
+    for ask in (ledger.spent, ledger.remaining, ledger.entries):
+        with pytest.raises(ValueError, match=r"line 3 of .* was altered"):
+            ask("survey")
+    with pytest.raises(ValueError, match="altered"):
+        spend(ledger, FIFTH)
+
+
+def test_lines_taken_away_at_the_end_show_against_a_kept_head(ledger):
+    spend(ledger, FIFTH)
+    head = ledger.head()
+    spend(ledger, FIFTH)
+    assert ledger.extends(head)
+    path = ledger._journal.path
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    assert ledger.spent("survey") is None
+    assert not ledger.extends(head)
+
+
+# crashes
+
+
+def in_a_child(work):
+    """Run `work` in a process of its own; the exit status as `os.waitpid` tells it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads that do nothing here
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    return child
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+INSTANTS = [(append, moment) for append in (1, 2) for moment in ("before", "half", "unsynced", "synced")]
+
+
+@pytest.mark.parametrize(("append", "moment"), INSTANTS)
+def test_killed_at_any_instant_what_touched_the_records_is_counted(ledger, tmp_path, append, moment):
+    """append 1 is the reservation, append 2 marks it spent."""
+    spend(ledger, FIFTH)
+    touched = tmp_path / "touched"
+
+    def work():
+        calls = {"write": 0, "sync": 0}
+        write, sync = os.pwrite, os.fsync
+
+        def dying_write(descriptor, line, at):
+            calls["write"] += 1
+            if calls["write"] == append and moment == "before":
+                die()
+            if calls["write"] == append and moment == "half":
+                write(descriptor, line[: len(line) // 2], at)
+                die()
+            return write(descriptor, line, at)
+
+        def dying_sync(descriptor):
+            calls["sync"] += 1
+            if calls["sync"] == append and moment == "unsynced":
+                die()
+            sync(descriptor)
+            if calls["sync"] == append and moment == "synced":
+                die()
+
+        os.pwrite, os.fsync = dying_write, dying_sync
+        with ledger.reserve("survey", FIFTH, REPLACE):
+            touched.touch()
+
+    _, status = os.waitpid(in_a_child(work), 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+    counted = len(ledger.entries("survey")) == 2
+    assert touched.exists() == (append == 2)
+    assert counted or not touched.exists()
+    # and the file goes on as if nothing had been
+    for _ in range(3 if counted else 4):
+        spend(ledger, FIFTH)
+    with pytest.raises(BudgetExceeded):
+        spend(ledger, FIFTH)
+
+
+def test_killed_from_outside_while_it_trains(ledger, tmp_path):
+    started = tmp_path / "started"
+
+    def work():
+        with ledger.reserve("survey", FIFTH, REPLACE):
+            started.touch()
+            time.sleep(60)
+
+    child = in_a_child(work)
+    while not started.exists():
+        time.sleep(0.01)
+    # the file is not locked meanwhile
+    spend(ledger, FIFTH)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert states(ledger) == [State.RESERVED, State.SPENT]
+
+
+def test_processes_at_once_cannot_spend_more_than_there_is(ledger, tmp_path):
+    gate = tmp_path / "gate"
+
+    def work(name):
+        while not gate.exists():
+            time.sleep(0.001)
+        for attempt in range(4):
+            try:
+                with ledger.reserve("survey", FIFTH, REPLACE, name):
+                    (tmp_path / f"ran-{name}-{attempt}").touch()
+            except BudgetExceeded:
+                pass
+
+    children = [in_a_child(lambda name=name: work(name)) for name in "abcd"]
+    gate.touch()
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert len(list(tmp_path.glob("ran-*"))) == 5
+    assert states(ledger) == [State.SPENT] * 5
+
+
+def test_processes_at_once_open_a_new_file_once(tmp_path):
+    gate = tmp_path / "gate"
+
+    def work():
+        while not gate.exists():
+            time.sleep(0.001)
+        Ledger(tmp_path / "new").open("survey", CAP)
+
+    children = [in_a_child(work) for _ in range(4)]
+    gate.touch()
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+    assert len((tmp_path / "new").read_text().splitlines()) == 2
