@@ -39,7 +39,7 @@ def encode_features(schema: Schema, data: Any) -> Array | sparse.csr_matrix:
     Dense, or CSR when the schema is wider than `WIDEST_DENSE`.
     """
     table = _table(data, schema.columns)
-    records, blocks, width = table.num_rows, len(schema.columns), schema.width
+    records, blocks = table.num_rows, len(schema.columns)
     # one entry per block: its value and the column it stands in
     values = np.empty((records, blocks))
     places = np.empty((records, blocks), dtype=np.int32)
@@ -48,12 +48,9 @@ def encode_features(schema: Schema, data: Any) -> Array | sparse.csr_matrix:
         values[:, block], offset = _encode(name, column, table.column(name))
         places[:, block] = start + offset
         start += block_width(column)
-    if width > WIDEST_DENSE:
-        ends = np.arange(0, values.size + 1, blocks)
-        return sparse.csr_matrix((values.ravel(), places.ravel(), ends), shape=(records, width))
-    rows = np.zeros((records, width))
-    np.put_along_axis(rows, places, values, axis=1)
-    return rows
+    ends = np.arange(0, values.size + 1, blocks)
+    rows = sparse.csr_matrix((values.ravel(), places.ravel(), ends), shape=(records, schema.width))
+    return rows if schema.width > WIDEST_DENSE else rows.toarray()
 
 
 def encode_target(schema: Schema, data: Any) -> NDArray[Any]:
