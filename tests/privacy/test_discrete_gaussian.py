@@ -15,10 +15,11 @@ from sordino.privacy.discrete_gaussian import (
     cover,
     decide,
     discrete_gaussian,
+    discrete_gaussian_rows,
     draw,
-    exp_bounds,
     rounding_distance,
 )
+from sordino.privacy.exact_comparison import exp_bounds, lies_below
 from sordino.privacy.noise_kernels import place, settle
 from sordino.privacy.randomness import Randomness
 
@@ -168,10 +169,10 @@ def test_a_tie_in_64_bits_is_decided_by_the_next(words, answer):
     with mpmath.workdps(60):
         tie = int(mpmath.floor((5 * mpmath.exp(-mpmath.mpf(1) / 3) - 3) * 2**64))
     stream = Given(*words)
-    assert module._lies_below(3, tie, Fraction(5), Fraction(1, 3), stream) is answer
+    assert lies_below(3, tie, Fraction(5), Fraction(1, 3), stream) is answer
     assert not stream.left
-    assert module._lies_below(3, tie - 1, Fraction(5), Fraction(1, 3), Given()) is True
-    assert module._lies_below(3, tie + 1, Fraction(5), Fraction(1, 3), Given()) is False
+    assert lies_below(3, tie - 1, Fraction(5), Fraction(1, 3), Given()) is True
+    assert lies_below(3, tie + 1, Fraction(5), Fraction(1, 3), Given()) is False
 
 
 @pytest.mark.parametrize("scale", [20.0, 1000.0, 1.37 * 2**30])
@@ -300,6 +301,36 @@ def test_exact_arithmetic_alone_has_the_law(scale):
     values = [value for words in attempts if (value := decide(exact, words, stream)) is not None]
     assert len(values) > 4_000
     assert pvalue(np.array(values), scale) > 1e-3
+
+
+# ---------------------------------------------------------------- rows of different scales
+
+
+def test_rows_follow_the_law_of_their_own_scale():
+    scales = np.array([0.3, 1.0, 1.9, 20.0, 31.9, 1000.0, 1.37 * 2**30, 2.0**31 - 1])
+    x = discrete_gaussian_rows(scales, 200_000, Randomness.seeded(19).noise)
+    assert x.shape == (8, 200_000)
+    for scale, row in zip(scales[:6], x[:6], strict=True):
+        assert min(pvalues(row, scale)) > 1e-3
+        assert min(pvalues(row, 1.02 * scale)) < 1e-6
+    for scale, row in zip(scales[6:], x[6:], strict=True):
+        assert min(wide_pvalues(row, scale)) > 1e-3
+        assert min(wide_pvalues(row, 1.02 * scale)) < 1e-6
+    assert np.abs(np.corrcoef(x) - np.eye(8)).max() < 4.5 / np.sqrt(200_000)
+
+
+def test_thinning_in_double_precision_and_exactly_is_the_same():
+    scales = np.array([0.7, 3.0, 1000.0, 1.37 * 2**30, 5.0])
+    double, exact = (
+        discrete_gaussian_rows(scales, 400, Randomness.seeded(20).noise, slack) for slack in (2.0**-42, 2.0)
+    )
+    assert np.array_equal(double, exact)
+
+
+@pytest.mark.parametrize("scale", [2.0**-11, 2.0**31, float("nan")])
+def test_rows_out_of_range_are_refused(scale):
+    with pytest.raises(ValueError, match="between 2\\^-10 and 2\\^31"):
+        discrete_gaussian_rows(np.array([1.0, scale]), 2, Randomness.seeded(1).noise)
 
 
 # ---------------------------------------------------------------- the distance from a rounded Gaussian

@@ -102,21 +102,27 @@ def test_a_lattice_too_coarse_for_the_multiplier_is_refused():
 # ---------------------------------------------------------------- l2-Laplace
 
 
+def radius_pvalue(r, dim):
+    """KS against Gamma(d), and the mean, which sees one percent (Bonferroni)."""
+    mean = 2 * stats.norm.sf(abs(r.mean() - dim) * math.sqrt(r.size / dim))
+    return 2 * min(stats.kstest(r[:ROWS], stats.gamma(dim).cdf).pvalue, mean)
+
+
 @pytest.mark.parametrize("dim", [1, 2, 7])
 def test_l2_laplace_has_a_gamma_radius_and_a_uniform_direction(dim):
     noise = L2LaplaceNoise(sensitivity=0.4, epsilon=0.8, dim=dim)
-    z = drawn(noise) / noise.scale
+    z = drawn(noise, rows=10 * ROWS) / noise.scale
     r = np.linalg.norm(z, axis=1)
+    assert radius_pvalue(r, dim) > 1e-3
+    assert radius_pvalue(1.01 * r, dim) < 1e-6
+    z, r = z[:ROWS], r[:ROWS]
     u = z / r[:, None]
-    assert stats.kstest(r, stats.gamma(dim).cdf).pvalue > 1e-3
-    assert stats.kstest(1.02 * r, stats.gamma(dim).cdf).pvalue < 1e-6 or dim == 1
-    assert stats.kstest(1.05 * r, stats.gamma(dim).cdf).pvalue < 1e-6
     for j in range(dim):
-        assert stats.binomtest(int(np.sum(z[:, j] > 0)), ROWS).pvalue > 1e-3
+        assert stats.binomtest(int(np.sum(z[:, j] > 0)), r.size).pvalue > 1e-3
         if dim > 1:
             # the square of a coordinate of a uniform direction is Beta(1/2, (d-1)/2)
             assert stats.kstest(u[:, j] ** 2, stats.beta(0.5, (dim - 1) / 2).cdf).pvalue > 1e-3
-            assert abs(np.corrcoef(u[:, j], r)[0, 1]) < 4 / math.sqrt(ROWS)
+            assert abs(np.corrcoef(u[:, j], r)[0, 1]) < 4 / math.sqrt(r.size)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +132,7 @@ def test_l2_laplace_has_a_gamma_radius_and_a_uniform_direction(dim):
 )
 def test_l2_laplace_moments(dim, scale, mean_norm, mean_square, variance):
     noise = L2LaplaceNoise(scale, 1.0, dim)
-    assert noise.scale == pytest.approx(scale, rel=1e-7)
+    assert noise.scale == pytest.approx(scale, rel=1e-5)
     rows = 1_000_000 // dim
     z = drawn(noise, rows)
     r = np.linalg.norm(z, axis=1)
@@ -140,8 +146,9 @@ def test_l2_laplace_moments(dim, scale, mean_norm, mean_square, variance):
 def test_the_l2_laplace_scale_counts_the_lattice():
     noise = L2LaplaceNoise(sensitivity=3.0, epsilon=2.0, dim=16)
     assert noise.event == PureDP(2.0)
-    assert noise.step == 2.0**-30
-    exact = (3 + 4 * 2.0**-30) / 2
+    # a coordinate's standard deviation is sqrt(17) 3/2, between 4 and 8
+    assert noise.step == 2.0**-24
+    exact = (3 + 4 * 2.0**-24) / 2
     assert exact <= noise.scale < exact * (1 + 1e-14)
 
 
@@ -166,7 +173,7 @@ def test_releases_are_multiples_of_one_step_whatever_the_value(noise, value):
 
 def test_adding_doubles_shows_the_value():
     """What the lattice prevents, and that the test above would see it: the low bits tell 0 from 1 from pi."""
-    z = np.abs(drawn(NOISES[0])) + Randomness.seeded(3).noise.normals((ROWS, 3)) * 1e-12
+    z = np.abs(Randomness.seeded(3).noise.normals(1000))
     assert finest(0.0 + z) < finest(1.0 + z) == 2.0**-52
     assert finest(math.pi + z) not in (finest(0.0 + z), finest(1.0 + z))
 

@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.privacy.exact_comparison import lies_below
 from sordino.privacy.randomness import BLOCK, Stream
 
 COLUMN_BITS = 11
@@ -36,6 +37,9 @@ OTHER = -(1 << 15)
 """Stands in the table for everything that is not the certain part of a strip."""
 
 SMALLEST, LARGEST = 2.0**-10, 2.0**32
+
+THINNING_SLACK = 2.0**-42
+"""Bounds the error of exp(-x) in double precision: x = c k^2 has six roundings, and x exp(-x) < 1/2."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,41 @@ def discrete_gaussian(scale: float, shape: int | tuple[int, ...], stream: Stream
         raise ValueError(f"scale is {scale}: the discrete Gaussian is drawn for scales from 2^-10 up to 2^32.")
     count = math.prod((shape,) if isinstance(shape, int) else shape)
     return draw(cover(float(scale)), count, stream).reshape(shape)
+
+
+def discrete_gaussian_rows(
+    scales: NDArray[np.float64], dim: int, stream: Stream, slack: float = THINNING_SLACK
+) -> NDArray[np.int64]:
+    r"""Row i holds `dim` independent draws at scales[i]. Without a table for each scale, so rows may be many.
+
+    With S the next power of two, S/2 <= s < S, a draw k at scale S is kept with probability
+    exp(-c k^2), c = (1/s^2 - 1/S^2)/2 = (S - s)(S + s)/(2 s^2 S^2), which leaves exp(-k^2/2s^2); s/S of them are.
+    """
+    from sordino.privacy.noise_kernels import thin
+
+    if scales.size and not (scales.min() >= SMALLEST and scales.max() < LARGEST / 2):
+        raise ValueError("the scales of the rows must lie between 2^-10 and 2^31.")
+    values = np.empty((scales.size, dim), dtype=np.int64)
+    flat = values.reshape(-1)
+    exponents = np.frexp(scales)[1]
+    for exponent in np.unique(exponents).tolist():
+        S = math.ldexp(1.0, exponent)
+        rates = (S - scales) * (S + scales) / (2 * scales**2 * S**2)
+        left = (np.flatnonzero(exponents == exponent)[:, None] * dim + np.arange(dim)).reshape(-1)
+        while left.size:
+            drawn, words = draw(cover(S), left.size, stream), stream.words(left.size)
+            rejected, undecided = np.empty_like(left), np.empty_like(left)
+            rejections, doubts = thin(flat, left, drawn, words, rates, dim, slack, rejected, undecided)
+            rejected = rejected[:rejections]
+            for i in undecided[:doubts].tolist():
+                s, k = Fraction(float(scales[left[i] // dim])), int(drawn[i])
+                c = (1 / s**2 - 1 / Fraction(S) ** 2) / 2
+                if lies_below(0, int(words[i]), Fraction(1), c * k**2, stream):
+                    flat[left[i]] = k
+                else:
+                    rejected = np.append(rejected, left[i])
+            left = rejected
+    return values
 
 
 def rounding_distance(scale: float) -> float:
@@ -211,7 +250,7 @@ def decide(strips: Strips, words: list[int], stream: Stream) -> int | None:
         return _tail(strips, stream)
     v = ((strips.first + j) << strips.width_bits) + (place & ((1 << strips.width_bits) - 1))
     y = int(strips.certain[j] - strips.starts[j]) + point
-    return v if _lies_below(y, fraction, Fraction(strips.height), _exponent(strips, v), stream) else None
+    return v if lies_below(y, fraction, Fraction(strips.height), _exponent(strips, v), stream) else None
 
 
 def _tail(strips: Strips, stream: Stream) -> int | None:
@@ -231,7 +270,7 @@ def _tail(strips: Strips, stream: Stream) -> int | None:
     v = x if word >> 63 else ~x
     area = int(strips.starts[-2] - strips.starts[-3])
     height = Fraction(strips.height) * Fraction(1 << (j + 2 + W_bits - strips.width_bits), area)
-    return v if _lies_below(0, int(stream.words(1)[0]), height, _exponent(strips, v), stream) else None
+    return v if lies_below(0, int(stream.words(1)[0]), height, _exponent(strips, v), stream) else None
 
 
 def _tail_bits(scale: float) -> int:
@@ -240,36 +279,3 @@ def _tail_bits(scale: float) -> int:
 
 def _exponent(strips: Strips, v: int) -> Fraction:
     return Fraction(v * v) / (2 * Fraction(strips.scale) ** 2)
-
-
-def _lies_below(whole: int, fraction: int, height: Fraction, exponent: Fraction, stream: Stream) -> bool:
-    """Whether whole + U < height exp(-exponent), U uniform in [0, 1): `fraction` is its first 64 bits, more follow."""
-    bits = 64
-    while True:
-        low = Fraction((whole << bits) + fraction, 1 << bits)
-        exp_low, exp_high = exp_bounds(exponent, bits + 64)
-        if low + Fraction(1, 1 << bits) <= height * exp_low:
-            return True
-        if low >= height * exp_high:
-            return False
-        fraction = fraction << 64 | int(stream.words(1)[0])
-        bits += 64
-
-
-def exp_bounds(x: Fraction, bits: int) -> tuple[Fraction, Fraction]:
-    """Rationals below and above exp(-x), x >= 0, closer together than 2^-bits.   exp(-x) = exp(-x/2^h)^(2^h)."""
-    h = math.ceil(x).bit_length()
-    precision = bits + 2 * h + 16
-    one = 1 << precision
-    t = math.floor(x * one / (1 << h))
-    total, term, n = 0, one, 0
-    while term:
-        total += -term if n % 2 else term
-        n += 1
-        term = term * t // (n * one)
-    # in units of 2^-precision: t is short by 1 at most, every term by 2, what is left out by 3
-    error = 2 * n + 4
-    low, high = total - error, total + error
-    for _ in range(h):
-        low, high = low * low >> precision, (high * high >> precision) + 1
-    return Fraction(low, one), Fraction(high, one)

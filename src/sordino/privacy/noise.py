@@ -5,7 +5,7 @@ results that can occur depends on the value, and one result may rule out a neigh
 the value is rounded to whole multiples of a step g that depends on the noise alone, whole numbers are added, and the
 sum times g is released: whatever the value, every multiple of g can occur.
 
-    release = g (round(value / g) + Z),    g = 2^-30 times the largest power of two not above the noise's scale.
+    release = g (round(value / g) + Z),    Z whole,    g a power of two, 2^-30 to 2^-26 of the noise's size.
 
 Rounding moves each coordinate by at most g/2, hence two values apart by `sensitivity` to at most
 sensitivity + g sqrt(dim), which is what the noise is measured against. Beyond 2^53 steps the product is rounded to a
@@ -21,13 +21,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.privacy.discrete_gaussian import discrete_gaussian, rounding_distance
+from sordino.privacy.discrete_gaussian import discrete_gaussian, discrete_gaussian_rows, rounding_distance
 from sordino.privacy.events import Approximate, Event, Gaussian, PureDP
 from sordino.privacy.randomness import Randomness
 
 Array = NDArray[np.float64]
 
-_STEPS_PER_SCALE_BITS = 30
 _LARGEST_STEPS = 2.0**62
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-900, 2.0**900  # the step and its inverse are ordinary doubles
 _UP, _DOWN = 1 + 2.0**-50, 1 - 2.0**-50  # outweigh the rounding of the few operations of one formula
@@ -88,7 +87,7 @@ class GaussianNoise:
     @property
     def step(self) -> float:
         """g, the lattice's step."""
-        return _step(self.std)
+        return _step(self.std, 30)
 
     @property
     def multiplier(self) -> float:
@@ -100,22 +99,25 @@ class GaussianNoise:
         return Approximate(Gaussian(self.multiplier), self.dim * rounding_distance(self.std / self.step) * _UP)
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
-        units = _on_lattice(value, self.step, self.dim)
-        units += discrete_gaussian(self.std / self.step, units.shape, randomness.noise)
-        return _in_doubles(units, self.step)
+        value = _checked(value, self.step, self.dim)
+        return _release(value, discrete_gaussian(self.std / self.step, value.shape, randomness.noise), self.step)
 
 
 @dataclass(frozen=True)
 class L2LaplaceNoise:
-    r"""value + z, density of z ~ exp(-|z|/scale), Euclidean norm:   z = scale r u,  r ~ Gamma(dim),  u on the sphere.
+    r"""value + z, density of z ~ exp(-|z|/scale), Euclidean norm: |z| ~ scale Gamma(dim), in a uniform direction.
 
-    Privacy. With scale = (sensitivity + g sqrt(dim)) / epsilon, the density's logarithm moves by at most epsilon
-    between the lattice points of two neighbours (Hardt and Talwar 2010); rounding the sum is post-processing, and as
-    the lattice point is whole it is enough to round z.
+    Privacy. With scale = (sensitivity + g sqrt(dim)) / epsilon the density's logarithm moves by at most epsilon
+    between the lattice points of two neighbours (Hardt and Talwar 2010).
 
-    The pure guarantee is that of real arithmetic. r and u are drawn in double precision from 2^-53 upwards, so the
-    probability of each result carries a relative error near 2^-50, and results rarer than about 2^-53 per coordinate
-    never occur. Whoever cannot accept that residue asks for delta > 0, where `GaussianNoise` is exact.
+    Such a z is a Gaussian of random variance, z = scale sqrt(V) N(0, I) with V ~ chi^2_{dim+1}, since
+        int v^{-d/2} exp(-|z|^2/2v)  v^{(d-1)/2} exp(-v/2) dv  ~  int v^{-1/2} exp(-|z|^2/2v - v/2) dv  ~  exp(-|z|).
+    Given V, the discrete Gaussian has that Gaussian's density on the lattice, up to a constant 1 + 2 exp(-2 pi^2 s^2),
+    so the release is a lattice point k with probability ~ exp(-g |k - x|/scale), and every k can occur.
+
+    The pure guarantee is that of real arithmetic: V alone is drawn in double precision, so that the law is within
+    about 2^-50 of the stated one, and decays like the largest V's Gaussian where |z| has a probability below that.
+    Whoever cannot accept this residue asks for delta > 0, where `GaussianNoise` has none.
     """
 
     sensitivity: float
@@ -130,8 +132,8 @@ class L2LaplaceNoise:
 
     @property
     def step(self) -> float:
-        """g, the lattice's step."""
-        return _step(self.sensitivity / self.epsilon)
+        """g, the lattice's step: 2^26 or more of them in a coordinate's standard deviation, which leaves room for V."""
+        return _step(self.sensitivity / self.epsilon * math.sqrt(self.dim + 1), 26)
 
     @property
     def scale(self) -> float:
@@ -143,13 +145,11 @@ class L2LaplaceNoise:
         return PureDP(self.epsilon)
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
-        units = _on_lattice(value, self.step, self.dim)
-        stream = randomness.noise
-        z = stream.normals(units.shape)
-        z /= np.linalg.norm(z, axis=-1, keepdims=True)
-        z *= stream.generator.standard_gamma(self.dim, size=(*units.shape[:-1], 1)) * (self.scale / self.step)
-        units += np.rint(z, out=z).astype(np.int64)
-        return _in_doubles(units, self.step)
+        value = _checked(value, self.step, self.dim)
+        V = 2 * randomness.noise.generator.standard_gamma((self.dim + 1) / 2, size=math.prod(value.shape[:-1]))
+        # a variance of zero is an accident of double precision
+        scales = np.maximum(self.scale / self.step * np.sqrt(V), 1.0)
+        return _release(value, discrete_gaussian_rows(scales, self.dim, randomness.noise), self.step)
 
 
 def _check(sensitivity: float, dim: int) -> None:
@@ -170,20 +170,19 @@ def _check_scale(name: str, scale: float) -> None:
         )
 
 
-def _step(scale: float) -> float:
-    # 2^(e-1) <= scale < 2^e
-    return math.ldexp(1.0, math.frexp(scale)[1] - 1 - _STEPS_PER_SCALE_BITS)
+def _step(std: float, bits: int) -> float:
+    # 2^(e-1) <= std < 2^e
+    return math.ldexp(1.0, math.frexp(std)[1] - 1 - bits)
 
 
-def _on_lattice(value: Array, step: float, dim: int) -> NDArray[np.int64]:
-    """round(value / step). The sentences name no private number."""
-    value = np.asarray(value, dtype=np.float64)
-    if value.ndim == 0 or value.shape[-1] != dim:
+def _checked(value: Array, step: float, dim: int) -> Array:
+    """The value as a contiguous array of fewer than 2^62 steps. The sentences name no private number."""
+    value = np.asarray(value, dtype=np.float64, order="C")
+    if value.shape[-1:] != (dim,):
         raise ValueError(f"the value has shape {value.shape}: noise in {dim} dimensions needs (..., {dim}).")
-    # the step is a power of two, so the product is exact; what overflows is refused
-    with np.errstate(over="ignore"):
-        units = value * (1 / step)
-    if not np.all(np.abs(units) < _LARGEST_STEPS):
+    limit = _LARGEST_STEPS * step
+    # a minimum or maximum that is not a number fails both comparisons
+    if value.size and not (-limit < value.min() and value.max() < limit):
         if not np.all(np.isfinite(value)):
             raise ValueError(
                 "the value to protect is not finite, nothing was released: check the records for missing or infinite "
@@ -193,10 +192,12 @@ def _on_lattice(value: Array, step: float, dim: int) -> NDArray[np.int64]:
             "the value to protect is more than 2^31 times larger than the noise, nothing was released: check that "
             "every contribution is clipped, and that value and sensitivity are in the same units."
         )
-    return np.rint(units, out=units).astype(np.int64)
-
-
-def _in_doubles(units: NDArray[np.int64], step: float) -> Array:
-    value: Array = units.astype(np.float64)
-    value *= step
     return value
+
+
+def _release(value: Array, noise: NDArray[np.int64], step: float) -> Array:
+    """step (round(value / step) + noise), written over the noise."""
+    from sordino.privacy.noise_kernels import add_on_lattice
+
+    add_on_lattice(value.reshape(-1), noise.reshape(-1), step)
+    return noise.view(np.float64).reshape(value.shape)

@@ -150,3 +150,49 @@ def settle(
             rejected[rejections] = others[k]
             rejections += 1
     return rejections, doubts
+
+
+@_kernel
+def thin(
+    values: NDArray[np.int64],
+    positions: NDArray[np.int64],
+    drawn: NDArray[np.int64],
+    words: NDArray[np.uint64],
+    rates: NDArray[np.float64],
+    dim: int,
+    slack: float,
+    rejected: NDArray[np.int64],
+    undecided: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Keep drawn[i] with probability exp(-rate drawn[i]^2), the rate that of its position's row of `dim`.
+
+    Notes, and returns how many, the positions `rejected` and the draws `undecided` in double precision.
+    """
+    rejections = 0
+    doubts = 0
+    for i in range(positions.size):
+        k = float(drawn[i])
+        u = float(words[i] >> np.uint64(11)) * 2.0**-53
+        row = np.uint64(positions[i]) // np.uint64(dim)  # unsigned division is the faster one
+        top = math.exp(-rates[row] * k * k)
+        if abs(u - top) <= slack:
+            undecided[doubts] = i
+            doubts += 1
+        elif u < top:
+            values[positions[i]] = drawn[i]
+        else:
+            rejected[rejections] = positions[i]
+            rejections += 1
+    return rejections, doubts
+
+
+@_kernel
+def add_on_lattice(value: NDArray[np.float64], noise: NDArray[np.int64], step: float) -> None:
+    """In place: whole numbers of noise in, the bits of the doubles  step (round(value / step) + noise)  out.
+
+    The step is a power of two, so neither product rounds, unless the sum has more than 53 bits.
+    """
+    inverse = 1.0 / step
+    for i in range(value.size):
+        units = np.int64(np.rint(value[i] * inverse)) + noise[i]
+        noise[i] = np.float64(units * step).view(np.int64)
