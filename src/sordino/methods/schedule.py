@@ -25,8 +25,8 @@ from sordino.problem import Problem
 FEWEST_STEPS = 25
 MOST_STEPS = 2000
 
-_TYPICAL_MARGIN = 2.7
-"""The score of a confident prediction: odds of about 15 to 1."""
+_TYPICAL_MARGIN = 1.5
+"""The score of a confident prediction: odds of four or five to one."""
 
 
 def expected_radius(problem: Problem, guess: float | None = None) -> float:
