@@ -35,7 +35,7 @@ from sordino.train import PrivacyWarning
 EPSILON = 1.0
 """Of the model that is released."""
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
-RUNS = 15
+RUNS = 11
 
 Array = NDArray[np.float64]
 Labels = NDArray[Any]

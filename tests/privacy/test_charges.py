@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import norm
 
 from sordino.budget import Budget, Relation
-from sordino.privacy.accountants import gdp_delta, gdp_epsilon, gdp_mu, guarantee
+from sordino.privacy.accountants import guarantee
+from sordino.privacy.accountants.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.charges import RESERVE, Charge, charge, epsilon_of, room, total
 from sordino.privacy.events import (

@@ -1,7 +1,11 @@
 """The file below the ledger: chained, locked, and indifferent to where a crash cuts it."""
 
+import fcntl
 import json
 import os
+import signal
+import time
+import warnings
 
 import pytest
 
@@ -141,6 +145,23 @@ def test_a_kept_head_reveals_lines_taken_away_or_written_anew(tmp_path):
     j.path.write_bytes(b"".join(lines[:2]))
     assert j.entries() == numbered(1)
     assert not j.extends(head)
+
+
+def test_a_process_forked_while_the_file_was_open_does_not_keep_its_lock(tmp_path):
+    j = journal(tmp_path, {"n": 0})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads that do nothing here
+        with j.writing():
+            child = os.fork()
+            if child == 0:
+                time.sleep(60)
+                os._exit(0)
+    try:
+        with j.path.open() as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def test_a_missing_folder_is_a_sentence(tmp_path):

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from sordino.budget import Budget, Relation
-from sordino.privacy.accountants import gdp_mu, guarantee
+from sordino.privacy.accountants import guarantee
+from sordino.privacy.accountants.gdp import gdp_mu
 from sordino.privacy.events import (
     FixedSizeSampled,
     Gaussian,

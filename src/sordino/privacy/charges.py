@@ -35,8 +35,8 @@ from itertools import pairwise
 from scipy.special import ndtri_exp
 
 from sordino.budget import Budget, Relation
-from sordino.privacy.accountants import gdp_epsilon, gdp_mu
 from sordino.privacy.accountants.content import read
+from sordino.privacy.accountants.gdp import gdp_epsilon, gdp_mu
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.events import Composed, Event, flatten
 

@@ -101,7 +101,7 @@ class Journal:
                 _sync_folder(self.path.parent)
             yield writer
         finally:
-            os.close(descriptor)
+            _release(descriptor)
 
     def _read(self) -> Chain:
         try:
@@ -112,7 +112,7 @@ class Journal:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             return self._parse(_content(descriptor))
         finally:
-            os.close(descriptor)
+            _release(descriptor)
 
     def _parse(self, content: bytes) -> Chain:
         entries: list[Entry] = []
@@ -164,6 +164,12 @@ def _line(previous: str, entry: Entry) -> bytes:
 
 def _content(descriptor: int) -> bytes:
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def _release(descriptor: int) -> None:
+    # closing is not enough: a process forked meanwhile has the descriptor too, and would keep the lock as long as it lives
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)
 
 
 def _write(descriptor: int, line: bytes, at: int) -> None:

@@ -117,7 +117,7 @@ def _named(plain: Any, name: str = "") -> list[tuple[str, str]]:
             return []
         case {"kind": kind, **fields}:
             head = [(_words(name), str(kind))] if name else []
-            return head + [line for key, item in fields.items() for line in _named(item, _join(name, key))]
+            return head + [line for key, item in fields.items() for line in _named(item, _join(name, str(key)))]
         case dict():
             return [line for key, item in plain.items() for line in _named(item, _join(name, key))]
         case list():
