@@ -60,7 +60,7 @@ def noise_ratios() -> dict[str, float]:
     budget = Budget(1.0, delta)
     beta = problem.constants.beta
     descent, printed = (
-        NoisyGradientDescent(T, 1 / (mu + beta), calibration=kind).plan(problem, budget).noise.std
+        NoisyGradientDescent(T, 1 / beta, calibration=kind).plan(problem, budget).noise.std
         for kind in ("tight", "paper")
     )
     output = OutputPerturbation(T).plan(problem, budget).noise.std

@@ -97,7 +97,7 @@ def test_every_altered_number_breaks_the_digest():
         spot = body
         for key in path[:-1]:
             spot = spot[key]
-        spot[path[-1]] *= 1.5
+        spot[path[-1]] = 1.5 * spot[path[-1]] + 1
         with pytest.raises(ValueError, match=r"altered|version"):
             Certificate.from_json(json.dumps(body))
 

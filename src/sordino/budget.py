@@ -16,6 +16,11 @@ class Relation(StrEnum):
     ADD_REMOVE = "add_remove"
     """One record is present or absent; the number of records is private, a public count stands in for it."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> Relation:
+        known = ", ".join(repr(str(relation)) for relation in cls)
+        raise ValueError(f"relation is {value!r}: it must be one of {known}.")
+
     @property
     def distance(self) -> int:
         """How far a sum moves, in units of the largest contribution of one record."""
@@ -41,11 +46,7 @@ class Budget:
                 f"delta is {self.delta}: it must lie in [0, 1), well below one over the number of records; "
                 "0 asks for pure differential privacy."
             )
-        try:
-            object.__setattr__(self, "relation", Relation(self.relation))
-        except ValueError:
-            known = ", ".join(repr(str(r)) for r in Relation)
-            raise ValueError(f"relation is {self.relation!r}: it must be one of {known}.") from None
+        object.__setattr__(self, "relation", Relation(self.relation))
 
     @property
     def pure(self) -> bool:

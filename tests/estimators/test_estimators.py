@@ -31,8 +31,8 @@ ESTIMATORS = (PrivateLogisticRegression, PrivateHuberRegressor, PrivateLinearReg
 @parametrize_with_checks(
     [
         PrivateLogisticRegression(epsilon=1e5, row_norm=10.0),
-        PrivateHuberRegressor(epsilon=1e5, row_norm=10.0, target_bound=300.0, threshold=300.0),
-        PrivateLinearRegression(epsilon=1e5, row_norm=10.0, target_bound=300.0),
+        PrivateHuberRegressor(epsilon=1e5, row_norm=10.0, target_bound=5.0, threshold=5.0),
+        PrivateLinearRegression(epsilon=1e5, row_norm=10.0, target_bound=5.0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):

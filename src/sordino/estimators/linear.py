@@ -53,6 +53,8 @@ def fit_linear(
     """Coefficients (outputs x features) and intercepts for raw rows, and what `train` returned."""
     rows = Rows(settings.row_norm, INTERCEPT if settings.fit_intercept else 0.0)  # type: ignore[arg-type]
     records, counted = _public_count(settings, len(y))
+    if records < 2:
+        raise ValueError(f"n_samples={records}: a model of one record would be about that record; give more.")
     delta = 1 / records**2 if settings.delta is None else settings.delta
     budget = Budget(settings.epsilon, delta, Relation(settings.relation))
     problem = Problem(

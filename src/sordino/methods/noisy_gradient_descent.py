@@ -31,7 +31,7 @@ from sordino.methods.schedule import balanced_descent
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.query import Gradient
 from sordino.privacy.calibrate import calibrate
-from sordino.privacy.events import Approximate, Event, GaussianDP, repeat
+from sordino.privacy.events import Approximate, Event, GaussianDP, flatten, repeat
 from sordino.privacy.last_iterate import last_iterate_factor
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
@@ -142,4 +142,5 @@ class NoisyGradientDescent:
 def _event(noise: GaussianNoise, T: int, A: float) -> Event:
     if math.sqrt(T) == A:
         return repeat(noise.event, T)
-    return Approximate(GaussianDP(A / noise.multiplier), T * noise.distance)
+    _, distance = flatten(noise.event)
+    return Approximate(GaussianDP(A / noise.multiplier), T * distance)
