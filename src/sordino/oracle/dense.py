@@ -29,6 +29,8 @@ _EVERY = np.empty(0, dtype=np.intp)
 _STACK = 8
 # numbers of the matrix in a task of the fused pass, and in a block of the matrix products
 _TASK, _BLOCK = 1 << 18, 1 << 18
+# scores per record that a task of the matrix products takes on
+_SCORES = 512
 
 
 class DenseOracle:
@@ -65,23 +67,26 @@ class DenseOracle:
         table, offsets = self._model.split(at)
         code, parameter = self._model.kernel
         outputs = self._model.outputs
-        tasks = self._tasks(len(self._records), len(table))
-        losses = np.zeros((len(tasks), len(table) // outputs))
+        tasks, groups = self._tasks(len(self._records), len(table))
+        losses = np.zeros((groups, len(table) // outputs))
 
         def task(number: int) -> None:
-            for start, stop in tasks[number]:
+            few, group, blocks = tasks[number]
+            totals = np.zeros((few.stop - few.start) // outputs)
+            for start, stop in blocks:
                 block, part = self._block(None, start, stop)
                 stack_values(
                     code,
                     parameter,
                     outputs,
-                    table @ block.T,
+                    _scores(table[few], block),
                     part.targets,
                     part.scales,
                     part.inverses,
-                    offsets,
-                    losses[number],
+                    offsets[few],
+                    totals,
                 )
+            losses[group, few.start // outputs : few.stop // outputs] = totals
 
         with one_blas_thread():
             share(task, len(tasks))
@@ -145,14 +150,15 @@ class DenseOracle:
         """Many scores per record: two matrix products per block of rows, with slopes and clipping in between."""
         code, parameter = self._model.kernel
         outputs = self._model.outputs
-        tasks = self._tasks(len(self._records) if batch is None else len(batch), len(table))
-        sums = np.zeros((len(tasks), *table.shape))
-        slopes = np.zeros((len(tasks), len(table)))
+        tasks, groups = self._tasks(len(self._records) if batch is None else len(batch), len(table))
+        sums = np.zeros((groups, *table.shape))
+        slopes = np.zeros((groups, len(table)))
 
         def task(number: int) -> None:
-            for start, stop in tasks[number]:
+            few, group, blocks = tasks[number]
+            for start, stop in blocks:
                 block, part = self._block(batch, start, stop)
-                scores = table @ block.T
+                scores = _scores(table[few], block)
                 stack_coefficients(
                     code,
                     parameter,
@@ -161,23 +167,30 @@ class DenseOracle:
                     part.targets,
                     part.scales,
                     part.inverses,
-                    offsets,
+                    offsets[few],
                     clip,
-                    slopes[number],
+                    slopes[group, few],
                 )
-                sums[number] += scores @ block
+                sums[group, few] += scores @ block
 
         with one_blas_thread():
             share(task, len(tasks))
         return sums.sum(axis=0), slopes.sum(axis=0)
 
-    def _tasks(self, count: int, scores: int) -> list[list[tuple[int, int]]]:
-        """Blocks of rows that fit the second cache, in groups: one group, one thread, one accumulator."""
+    def _tasks(self, count: int, scores: int) -> tuple[list[tuple[slice, int, list[tuple[int, int]]]], int]:
+        """(scores, accumulator, blocks of rows) of every task, and the number of accumulators.
+
+        A block fits the second cache and a task's scores of it fit memory, however many models there are.
+        """
         size = int(np.clip(_BLOCK // max(1, self._X.shape[1]), 64, 2048))
         blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
         # accumulators together hold at most an eighth of what the matrix holds
-        groups = int(np.clip(count // (8 * max(1, scores)), 1, min(16, max(1, len(blocks)))))
-        return [blocks[first:last] for first, last in cut(len(blocks), groups)]
+        groups = cut(len(blocks), int(np.clip(count // (8 * max(1, scores)), 1, min(16, max(1, len(blocks))))))
+        outputs = self._model.outputs
+        step = max(1, _SCORES // outputs) * outputs
+        few = [slice(first, min(first + step, scores)) for first in range(0, scores, step)]
+        tasks = [(part, group, blocks[first:last]) for group, (first, last) in enumerate(groups) for part in few]
+        return tasks, len(groups)
 
     def _block(self, batch: NDArray[np.intp] | None, start: int, stop: int) -> tuple[Array, Records]:
         """Rows in float64, those without usable features set to zero, and what belongs to them."""
@@ -199,3 +212,9 @@ class DenseOracle:
 
         share(task, len(ranges))
         return norms
+
+
+def _scores(table: Array, block: Array) -> Array:
+    # a score may overflow, which the kernels can handle; a warning would tell that there is such a record
+    with np.errstate(over="ignore", invalid="ignore"):
+        return table @ block.T

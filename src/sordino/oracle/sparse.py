@@ -31,7 +31,7 @@ Index = NDArray[np.intp]
 
 _EVERY = np.empty(0, dtype=np.intp)
 # stored entries in a task, and rows that are scored before their slopes are taken
-_TASK, _BLOCK = 1 << 16, 1024
+_TASK, _BLOCK = 1 << 18, 2048
 
 
 class Compressed(NamedTuple):

@@ -37,8 +37,11 @@ def clipped_sum(
     """
     d = X.shape[1]
     whole = index.size == 0
-    rows = np.zeros(tile, np.intp)
-    dots, targets, multipliers, reciprocals = np.zeros(tile), np.zeros(tile), np.zeros(tile), np.zeros(tile)
+    rows = np.empty(tile, np.intp)
+    dots = np.empty(tile)
+    targets = np.empty(tile)
+    multipliers = np.empty(tile)
+    reciprocals = np.empty(tile)
     total = 0.0
     for first in range(start, stop, tile):
         count = min(tile, stop - first)
@@ -55,6 +58,8 @@ def clipped_sum(
         for r in range(count, tile):
             # the last tile is filled up with records that count for nothing
             dots[r] = 0.0
+            targets[r] = 0.0
+            multipliers[r] = 0.0
             reciprocals[r] = 0.0
         total += coefficients(code, p, dots, targets, multipliers, reciprocals, offset, clip)
 
@@ -69,8 +74,15 @@ def clipped_sum(
             rows[r] = rows[0]
             dots[r] = 0.0
         for r in range(0, padded, 4):
-            i0, i1, i2, i3 = rows[r], rows[r + 1], rows[r + 2], rows[r + 3]
-            c0, c1, c2, c3 = dots[r], dots[r + 1], dots[r + 2], dots[r + 3]
+            # scalars one by one: unpacking tuples doubles the time to compile
+            i0 = rows[r]
+            i1 = rows[r + 1]
+            i2 = rows[r + 2]
+            i3 = rows[r + 3]
+            c0 = dots[r]
+            c1 = dots[r + 1]
+            c2 = dots[r + 2]
+            c3 = dots[r + 3]
             for j in range(d):
                 out[j] += (c0 * X[i0, j] + c1 * X[i1, j]) + (c2 * X[i2, j] + c3 * X[i3, j])
     return total

@@ -7,6 +7,8 @@ faster. Sums may be reordered and fused; nothing assumes that NaN and infinity d
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -15,19 +17,31 @@ from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_COMMON = {"nogil": True, "cache": True, "error_model": "numpy"}
+_SOURCES = sha256(b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
 
 
 def compiled(function: Function) -> Function:
     """For loops whose sums may be evaluated in any order."""
-    fast: Function = numba.njit(fastmath={"reassoc", "contract", "nsz"}, **_COMMON)(function)
-    return fast
+    return _kept(function, {"reassoc", "contract", "nsz"})
 
 
 def exact(function: Function) -> Function:
     """For arithmetic that relies on the order in which it is written."""
-    fast: Function = numba.njit(fastmath={"contract"}, **_COMMON)(function)
-    return fast
+    return _kept(function, {"contract"})
+
+
+def _kept(function: Function, fastmath: set[str]) -> Function:
+    kernel: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    kernel.enable_caching()
+    # Numba drops what it kept when the file of a function changes, but not when the functions it calls do: a kernel
+    # with yesterday's slope inside would run unnoticed. So every kernel is stamped with all of them.
+    kept: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
+    if hasattr(kept, "_source_stamp"):
+        kept._source_stamp = (kept._source_stamp, _SOURCES)
+        stamped: Function = kernel
+        return stamped
+    fresh: Function = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    return fresh
 
 
 def _bitcast(source: Any, target: Any) -> Any:

@@ -21,14 +21,14 @@ def _norm(values: NDArray[Any], first: int, last: int) -> float:
     """Norm of values[first:last]; infinite when it holds a NaN or an infinity."""
     square = 0.0
     for q in range(first, last):
-        x = float(values[q])
+        x = np.float64(values[q])
         square += x * x
     if _LOW < square < _HIGH:
         return math.sqrt(square)
     # |x| = m |x / m|,   m = max_j |x_j|
     largest = 0.0
     for q in range(first, last):
-        x = abs(float(values[q]))
+        x = abs(np.float64(values[q]))
         if not x < math.inf:
             return math.inf
         largest = max(largest, x)
@@ -36,7 +36,7 @@ def _norm(values: NDArray[Any], first: int, last: int) -> float:
         return 0.0
     square = 0.0
     for q in range(first, last):
-        x = float(values[q]) / largest
+        x = np.float64(values[q]) / largest
         square += x * x
     return largest * math.sqrt(square)
 

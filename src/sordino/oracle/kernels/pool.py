@@ -14,17 +14,23 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 
 def threads() -> int:
     """SORDINO_THREADS, or as many as the processors this process may run on."""
     wish = os.environ.get("SORDINO_THREADS", "").strip()
     if not wish:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return _processors()
     if not (wish.isdigit() and int(wish) >= 1):
         raise ValueError(f"SORDINO_THREADS is {wish!r}: it must be a whole number of at least 1, or unset.")
     return int(wish)
+
+
+def _processors() -> int:
+    if hasattr(os, "process_cpu_count"):
+        return os.process_cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=1)

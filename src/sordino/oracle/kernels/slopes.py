@@ -67,8 +67,9 @@ _ROUND = 1.5 * 2.0**52
 
 @exact
 def exp(x: float) -> float:
-    """e^x for x <= 0, without a branch or a call, so that a loop over it becomes vector instructions."""
-    x = -708.0 if x < -708.0 else x
+    """e^x for x <= 0 (0 below 1e-307), without branch or call, so that a loop over it becomes vector instructions."""
+    small = x < -708.0
+    x = -708.0 if small else x
     shifted = x * _PER_LOG2 + _ROUND
     whole = shifted - _ROUND
     r = (x - whole * _LOG2_HIGH) - whole * _LOG2_LOW
@@ -76,7 +77,7 @@ def exp(x: float) -> float:
     for k in range(1, 13):
         p = p * r + _SERIES[k]
     power: float = from_bits((bits_of(shifted) << 52) + (1023 << 52))
-    return p * power
+    return 0.0 if small else p * power
 
 
 @compiled

@@ -1,7 +1,8 @@
 """Inner loops over compressed sparse rows.
 
 Positions and column numbers come as unsigned integers: signed ones would be tested for being negative at every entry,
-which halves the speed. Loops over several models take them eight at a time, one cache line per column.
+which halves the speed. Loops over several models take them eight at a time, one cache line per column, and are written
+out: eight sums in an array would go through memory at every entry.
 """
 
 from __future__ import annotations
@@ -85,15 +86,28 @@ def dots_group(
     out: Array,
 ) -> None:
     """`dots` for eight models: w is columns x 8, out is 8 x records."""
-    sums = np.empty(GROUP)
     for k in range(out.shape[1]):
         i = start + k if index.size == 0 else index[start + k]
-        sums[:] = 0.0
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
         for q in range(indptr[i], indptr[i + 1]):
-            for g in range(GROUP):
-                sums[g] += data[q] * w[indices[q], g]
-        for g in range(GROUP):
-            out[g, k] = sums[g]
+            x = data[q]
+            j = indices[q]
+            s0 += x * w[j, 0]
+            s1 += x * w[j, 1]
+            s2 += x * w[j, 2]
+            s3 += x * w[j, 3]
+            s4 += x * w[j, 4]
+            s5 += x * w[j, 5]
+            s6 += x * w[j, 6]
+            s7 += x * w[j, 7]
+        out[0, k] = s0
+        out[1, k] = s1
+        out[2, k] = s2
+        out[3, k] = s3
+        out[4, k] = s4
+        out[5, k] = s5
+        out[6, k] = s6
+        out[7, k] = s7
 
 
 @compiled
@@ -107,17 +121,29 @@ def scatter_group(
     out: Array,
 ) -> None:
     """`scatter` for eight models: c is 8 x records, out is columns x 8."""
-    weights = np.empty(GROUP)
     for k in range(c.shape[1]):
-        largest = 0.0
-        for g in range(GROUP):
-            weights[g] = c[g, k]
-            largest = max(largest, abs(weights[g]))
-        if largest > 0.0:
-            i = start + k if index.size == 0 else index[start + k]
-            for q in range(indptr[i], indptr[i + 1]):
-                for g in range(GROUP):
-                    out[indices[q], g] += weights[g] * data[q]
+        i = start + k if index.size == 0 else index[start + k]
+        c0 = c[0, k]
+        c1 = c[1, k]
+        c2 = c[2, k]
+        c3 = c[3, k]
+        c4 = c[4, k]
+        c5 = c[5, k]
+        c6 = c[6, k]
+        c7 = c[7, k]
+        if c0 == c1 == c2 == c3 == c4 == c5 == c6 == c7 == 0.0:
+            continue
+        for q in range(indptr[i], indptr[i + 1]):
+            x = data[q]
+            j = indices[q]
+            out[j, 0] += c0 * x
+            out[j, 1] += c1 * x
+            out[j, 2] += c2 * x
+            out[j, 3] += c3 * x
+            out[j, 4] += c4 * x
+            out[j, 5] += c5 * x
+            out[j, 6] += c6 * x
+            out[j, 7] += c7 * x
 
 
 @compiled
@@ -125,11 +151,24 @@ def columns_group(
     data: NDArray[Any], indices: Indices, indptr: Indices, start: int, stop: int, c: Array, out: Array
 ) -> None:
     """`columns` for eight models: c is records x 8, out is columns x 8."""
-    sums = np.empty(GROUP)
     for j in range(start, stop):
-        sums[:] = 0.0
+        s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
         for q in range(indptr[j], indptr[j + 1]):
-            for g in range(GROUP):
-                sums[g] += data[q] * c[indices[q], g]
-        for g in range(GROUP):
-            out[j, g] = sums[g]
+            x = data[q]
+            i = indices[q]
+            s0 += x * c[i, 0]
+            s1 += x * c[i, 1]
+            s2 += x * c[i, 2]
+            s3 += x * c[i, 3]
+            s4 += x * c[i, 4]
+            s5 += x * c[i, 5]
+            s6 += x * c[i, 6]
+            s7 += x * c[i, 7]
+        out[j, 0] = s0
+        out[j, 1] = s1
+        out[j, 2] = s2
+        out[j, 3] = s3
+        out[j, 4] = s4
+        out[j, 5] = s5
+        out[j, 6] = s6
+        out[j, 7] = s7

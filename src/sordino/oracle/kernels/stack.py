@@ -49,7 +49,7 @@ def _softmax_coefficients(
     for i in range(records):
         bound = clip * inverses[i]
         length = math.sqrt(square[i])
-        square[i] = 0.0 if not length < math.inf else (1.0 if length <= bound else bound / length)
+        square[i] = 0.0 if not (length < math.inf and bound > 0.0) else (1.0 if length <= bound else bound / length)
     for c in range(classes):
         for i in range(records):
             s = square[i] * scores[c, i] if square[i] > 0.0 else 0.0

@@ -1,0 +1,86 @@
+"""The compiled slopes and values are those of the losses."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numba import njit
+
+from plain_gradients import LOSSES
+from sordino.losses import LOSSES as KINDS
+from sordino.losses import Logistic, Softmax
+from sordino.oracle.kernels import native, slopes
+from sordino.oracle.kernels.stack import stack_coefficients, stack_values
+
+# around every kink: margins 1 and 1 -+ width, residuals 0, -+ threshold and -+ tolerance; and far away from them
+SCORES = np.unique(np.concatenate([np.linspace(-3, 3, 241), [-800.0, -40.0, -1e-9, 1e-9, 40.0, 800.0]]))
+TARGETS = (-1.0, -0.8, 0.0, 0.25, 1.0)
+
+
+@njit
+def exponentials(x):
+    return np.array([slopes.exp(v) for v in x])
+
+
+def test_exp_is_exact_to_two_units_in_the_last_place():
+    x = -np.concatenate([np.linspace(0, 1, 10_001), np.geomspace(1e-12, 708, 10_001)])
+    want = np.exp(x)
+    assert np.max(np.abs(exponentials(x) - want) / np.spacing(want)) <= 2
+
+
+def test_exp_of_what_is_not_a_number_and_of_minus_infinity():
+    assert np.isnan(exponentials(np.array([np.nan]))[0])
+    assert exponentials(np.array([-np.inf]))[0] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
+def test_every_loss_has_a_kernel_and_an_example_here(kind):
+    assert any(type(loss) is kind for loss in LOSSES)
+    assert len({slopes.kernel_of(loss)[0] for loss in LOSSES}) == len(KINDS)
+
+
+def test_a_loss_without_a_kernel_is_a_sentence():
+    @dataclass(frozen=True)
+    class Cauchy(Logistic):
+        pass
+
+    with pytest.raises(TypeError, match="Cauchy has no compiled slope"):
+        slopes.kernel_of(Cauchy())
+
+
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.outputs == 1], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("y", TARGETS)
+def test_slope_and_value_of_one_score(loss, y):
+    code, parameter = slopes.kernel_of(loss)
+    target = np.full(len(SCORES), y)
+    slope = [slopes.slope(code, parameter, a, y) for a in SCORES]
+    value = [slopes.value(code, parameter, a, y) for a in SCORES]
+    np.testing.assert_allclose(slope, loss.slope(SCORES, target), rtol=1e-15, atol=4e-16)
+    np.testing.assert_allclose(value, loss.value(SCORES, target), rtol=1e-14, atol=4e-16)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 11])
+def test_slope_and_value_of_softmax(classes):
+    rng = np.random.default_rng(0)
+    loss = Softmax(classes)
+    scores = rng.normal(size=(50, classes)) * rng.choice([0.1, 3.0, 300.0], (50, 1))
+    y = rng.integers(0, classes, 50).astype(float)
+    code, parameter = slopes.kernel_of(loss)
+    ones, offsets = np.ones(50), np.zeros(classes)
+
+    computed, totals = scores.T.copy(), np.zeros(classes)
+    stack_coefficients(code, parameter, classes, computed, y, ones, ones, offsets, 1e9, totals)
+    want = loss.slope(scores, y)
+    np.testing.assert_allclose(computed.T, want, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(totals, want.sum(axis=0), rtol=1e-12, atol=1e-13)
+
+    total = np.zeros(1)
+    stack_values(code, parameter, classes, scores.T.copy(), y, ones, ones, offsets, total)
+    assert math.isclose(total[0], loss.value(scores, y).sum(), rel_tol=1e-13)
+
+
+def test_kept_kernels_carry_the_stamp_of_all_kernel_sources():
+    """Otherwise an edit of one file would leave old machine code in another (see native.py)."""
+    stamp = slopes.coefficients._cache._cache_file._source_stamp
+    assert stamp[1] == native._SOURCES

@@ -1,0 +1,95 @@
+"""Per-record gradients written out one after the other: what the oracles must agree with.
+
+Nothing here is fast and nothing is shared with the kernels except the losses, rows and their formulas.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sordino.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    Huber,
+    HuberisedHinge,
+    Logistic,
+    Pinball,
+    Softmax,
+    Squared,
+)
+
+LOSSES = (
+    Logistic(),
+    Softmax(3),
+    Squared(target_bound=0.8),
+    Huber(threshold=0.4),
+    HuberisedHinge(width=0.3),
+    Hinge(),
+    Absolute(),
+    Pinball(quantile=0.3),
+    EpsilonInsensitive(tolerance=0.2),
+)
+
+
+def targets(loss, count, rng):
+    """Labels for a classifier, numbers for a regression."""
+    if isinstance(loss, Softmax):
+        return rng.integers(0, loss.classes, count).astype(float)
+    if isinstance(loss, Logistic | Hinge | HuberisedHinge):
+        return rng.choice([-1.0, 1.0], count)
+    return rng.normal(size=count)
+
+
+def norm(x):
+    """Euclidean norm without overflow; infinite when an entry is not finite."""
+    x = np.asarray(x, dtype=np.float64).ravel()
+    if not np.isfinite(x).all():
+        return math.inf
+    return math.hypot(*x.tolist())
+
+
+def bounded_row(x, rows):
+    """(scale x, rho), without its features when they are not finite or too long to be scaled down accurately."""
+    x = np.asarray(x, dtype=np.float64)
+    scale = rows.scales(np.array([norm(x)]))[0]
+    features = x * scale if scale > 1e-290 else np.zeros(len(x))
+    return np.append(features, rows.intercept) if rows.has_intercept else features
+
+
+def usable(loss, y):
+    return math.isfinite(y) and (loss.outputs == 1 or y in range(loss.outputs))
+
+
+def gradient(x, y, rows, loss, w, clip):
+    """One record's clipped gradient; zero where its target or slope is not usable."""
+    row = bounded_row(x, rows)
+    table = np.asarray(w).reshape(loss.outputs, -1)
+    if not usable(loss, y):
+        return np.zeros(table.size)
+    with np.errstate(all="ignore"):
+        scores = table @ row
+        slopes = loss.slope(scores if loss.outputs > 1 else scores[0], np.float64(y))
+        full = np.outer(slopes, row).ravel()
+    if not np.isfinite(full).all():
+        return np.zeros(table.size)
+    return full * min(1.0, clip / max(norm(full), 1e-300))
+
+
+def clipped_sum(X, y, rows, loss, w, clip, batch=None):
+    chosen = range(len(X)) if batch is None else batch
+    zero = np.zeros(np.size(w))
+    return sum((gradient(X[i], y[i], rows, loss, w, clip) for i in chosen), zero)
+
+
+def mean_loss(X, y, rows, loss, w):
+    table = np.asarray(w).reshape(loss.outputs, -1)
+    total = 0.0
+    for x, target in zip(X, y, strict=True):
+        if usable(loss, target):
+            scores = table @ bounded_row(x, rows)
+            value = float(loss.value(scores if loss.outputs > 1 else scores[0], np.float64(target)))
+            total += value if math.isfinite(value) else 0.0
+    return total / len(X)
