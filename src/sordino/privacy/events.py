@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from sordino import wire
 
@@ -76,6 +76,23 @@ class FixedSizeSampled:
 
 
 @dataclass(frozen=True)
+class ObjectivePerturbed:
+    """The minimiser of a sum of losses plus <b, w>, b ~ N(0, std^2 I), and Gaussian noise on what a solver found.
+
+    `curvature_ratio` is the losses' smoothness over the strong convexity of the whole sum; `multiplier` is std over the
+    gradient's sensitivity; `output_multiplier` is the output noise over the distance two solutions may lie from theirs.
+    """
+
+    curvature_ratio: float
+    multiplier: float
+    output_multiplier: float
+
+    def __post_init__(self) -> None:
+        for name in ("curvature_ratio", "multiplier", "output_multiplier"):
+            _require(getattr(self, name) > 0, f"{name} is {getattr(self, name)}: it must be positive.")
+
+
+@dataclass(frozen=True)
 class Approximate:
     """A mechanism whose law is within `distance` (total variation) of one that satisfies `event`.
 
@@ -100,7 +117,7 @@ class Composed:
             _require(count >= 1 and count == int(count), f"count is {count}: an event happens a whole number of times.")
 
 
-Event = Gaussian | GaussianDP | PureDP | PoissonSampled | FixedSizeSampled | Approximate | Composed
+Event = Gaussian | GaussianDP | PureDP | PoissonSampled | FixedSizeSampled | ObjectivePerturbed | Approximate | Composed
 
 
 def repeat(event: Event, count: int) -> Event:
@@ -136,9 +153,7 @@ def _walk(event: Event, count: int) -> Iterator[tuple[Event | None, int, float]]
             yield event, count, 0.0
 
 
-_KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (Gaussian, GaussianDP, PureDP, PoissonSampled, FixedSizeSampled, Approximate, Composed)
-}
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def to_json(event: Event) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+r"""Noisy mini-batch stochastic gradient descent (Bassily, Feldman, Talwar & Thakurta 2019, Algorithm 1; the DP-SGD of
+Yu et al. 2020 with its step decay).
+
+    B_t ~ sampling,   g_t = (1/b) sum_{i in B_t} clip(grad l(w_t; z_i), C) + N(0, sigma^2 I),     b = expected size
+    w_{t+1} = Pi( w_t - eta_t (g_t + grad r(w_t)) ),   t < T;        release the average, or the last iterate
+
+Theorem 3.2 of Bassily et al., with M the radius of the domain:
+
+    T = min(n/8, epsilon^2 n^2 / (32 d log(1/delta))),    b = max(n sqrt(epsilon/(4T)), 1),    eta = M/(L sqrt(T))
+
+Privacy: T sampled Gaussian releases, composed numerically. Poisson batches are the default (they need less noise under
+both relations); fixed-size batches without replacement are accounted under replace-one.
+
+`calibration="paper"` takes sigma^2 = 8 T L^2 log(1/delta) / (n^2 epsilon^2), which was proved for batches drawn with
+replacement by a theorem about Poisson batches; the certificate states what it gives for the batches that are drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sordino.budget import Budget
+from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
+from sordino.methods.schedule import expected_radius
+from sordino.oracle.protocol import Oracle
+from sordino.oracle.query import Gradient
+from sordino.oracle.sampling import FixedSize, Poisson
+from sordino.privacy.calibrate import calibrate
+from sordino.privacy.events import Event, repeat
+from sordino.privacy.noise import GaussianNoise
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+from sordino.progress import steps
+
+Decay = Literal["constant", "halved midway", "inverse", "inverse root"]
+"""eta_t / eta_1: 1; 1 then 1/2 in the second half; 1/t; 1/sqrt(t)."""
+
+Released = Literal["average", "last"]
+Drawn = Literal["poisson", "fixed_size"]
+
+
+@dataclass(frozen=True)
+class NoisySGDPlan:
+    """Every number of the run. `noise` is added to sums of clipped gradients over a batch."""
+
+    steps: int
+    step_size: float
+    decay: Decay
+    clip: float
+    sampling: Poisson | FixedSize
+    records: int
+    release: Released
+    noise: GaussianNoise
+
+    @property
+    def event(self) -> Event:
+        return _event(self.noise, self.sampling, self.records, self.steps)
+
+
+@dataclass(frozen=True)
+class NoisySGD:
+    """Noise in every step, on a batch of the records. What is `None` is taken from the theorem."""
+
+    steps: int | None = None
+    batch_size: int | None = None
+    step_size: float | None = None
+    decay: Decay = "constant"
+    clip: float | None = None
+    sampling: Drawn = "poisson"
+    release: Released = "average"
+    radius: float | None = None
+    calibration: Calibration = "tight"
+
+    def plan(self, problem: Problem, budget: Budget) -> NoisySGDPlan:
+        problem.require("noisy SGD", "smooth")
+        require_delta("noisy SGD", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
+        require_paper_setting(self.calibration, budget, "Bassily et al. 2019")
+        L, n, d = problem.constants.L, problem.records, problem.dim
+        C = L if self.clip is None else min(L, self.clip)
+        if not C > 0:
+            raise ValueError(f"clip is {self.clip}: it must be a positive bound on a record's gradient norm.")
+        log = math.log(1 / budget.delta)
+        # Theorem 3.2
+        T = self.steps or max(1, math.ceil(min(n / 8, (budget.epsilon * n) ** 2 / (32 * d * log))))
+        b = self.batch_size or min(n, math.ceil(max(n * math.sqrt(budget.epsilon / (4 * T)), 1)))
+        eta = self.step_size or expected_radius(problem, self.radius) / (L * math.sqrt(T))
+        sampling = self._sampling(b, n)
+        Delta = budget.relation.distance * C
+        if self.calibration == "paper":
+            # sigma is on the mean over the batch
+            sigma = math.sqrt(8 * T * log) * L / (n * budget.epsilon)
+            noise = GaussianNoise(Delta, sigma * sampling.expected_size(n), d)
+        else:
+            multiplier = calibrate(lambda m: _event(GaussianNoise.at(m, Delta, d), sampling, n, T), budget)
+            noise = GaussianNoise.at(multiplier, Delta, d)
+        return NoisySGDPlan(T, eta, self.decay, C, sampling, n, self.release, noise)
+
+    def run(
+        self,
+        plan: NoisySGDPlan,
+        problem: Problem,
+        oracle: Oracle,
+        randomness: Randomness,
+        start: Array | None = None,
+    ) -> Release:
+        b = plan.sampling.expected_size(problem.records)
+        w = problem.start() if start is None else start
+        total = np.zeros_like(w)
+        for t in steps(plan.steps):
+            batch = oracle.draw(plan.sampling, randomness)
+            g = oracle.release(Gradient(at=w, clip=plan.clip, batch=batch), plan.noise, randomness) / b
+            eta = plan.step_size * decay(plan.decay, t, plan.steps)
+            w = problem.domain.project(w - eta * (g + problem.penalty.gradient(w)))
+            total += w
+        return Release(total / plan.steps if plan.release == "average" else w, plan.event)
+
+    def _sampling(self, batch_size: int, records: int) -> Poisson | FixedSize:
+        if batch_size < 1 or batch_size > records:
+            raise ValueError(f"batch_size is {batch_size}: it must lie between 1 and the {records} records.")
+        match self.sampling:
+            case "poisson":
+                return Poisson(batch_size / records)
+            case "fixed_size":
+                return FixedSize(batch_size)
+        raise ValueError(f"sampling is {self.sampling!r}: it must be 'poisson' or 'fixed_size'.")
+
+
+def decay(kind: Decay, t: int, T: int) -> float:
+    """eta_t / eta_1 at step t = 0, .., T - 1."""
+    match kind:
+        case "constant":
+            return 1.0
+        case "halved midway":
+            return 1.0 if t < T / 2 else 0.5
+        case "inverse":
+            return 1 / (t + 1)
+        case "inverse root":
+            return 1 / math.sqrt(t + 1)
+    raise ValueError(f"decay is {kind!r}: it must be one of {', '.join(map(repr, Decay.__args__))}.")  # type: ignore[attr-defined]
+
+
+def _event(noise: GaussianNoise, sampling: Poisson | FixedSize, records: int, T: int) -> Event:
+    return repeat(sampling.event(noise.event, records), T)

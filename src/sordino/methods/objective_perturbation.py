@@ -1,0 +1,175 @@
+r"""Objective perturbation (Bassily, Feldman, Talwar & Thakurta 2019, Algorithm 2), exact up to a certified tolerance.
+
+    theta* = argmin  sum_i l(theta; z_i) + (Lambda/2)|theta|^2 + <b, theta>,     b ~ N(0, sigma^2 I)
+    stop where the gradient norm is at most tau;     release  theta + N(0, sigma_o^2 I)
+
+Lambda = n mu + Lambda_x counts all strong convexity there is. The released point is within tau/Lambda of theta*
+whatever the records, so the output noise covers a distance of 2 tau/Lambda (b on its lattice adds half a step to tau).
+
+Privacy: see `privacy.objective`, whose profile holds for one score per record. Theorem 5.2 of the paper, with
+sigma^2 = 10 L^2 log(1/delta)/epsilon^2, is false for its own relation, replace-one, when delta is small;
+`calibration="paper"` takes its sigma and its lambda (Lambda_x = 2 n lambda) and certifies what they truly give.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sordino.budget import Budget
+from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
+from sordino.methods.schedule import expected_radius
+from sordino.methods.solvers import newton, svrg
+from sordino.oracle.protocol import ExactOracle
+from sordino.penalties import Ridge
+from sordino.privacy.calibrate import calibrate
+from sordino.privacy.events import Approximate, Event, ObjectivePerturbed, flatten
+from sordino.privacy.noise import GaussianNoise
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+
+Solver = Literal["newton", "svrg"]
+
+OUTPUT_SHARE = 0.01
+"""Shift of the output noise relative to that of the objective's: about 2 % of delta."""
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbationPlan:
+    """Every number of the theorem, in the form of sums. `convexity` is Lambda, `added` is Lambda_x."""
+
+    convexity: float
+    added: float
+    curvature_ratio: float
+    tolerance: float
+    noise: GaussianNoise
+    output_noise: GaussianNoise
+
+    @property
+    def event(self) -> Event:
+        return _event(self.curvature_ratio, self.noise, self.output_noise)
+
+
+@dataclass(frozen=True)
+class ObjectivePerturbation:
+    """Perturb the objective once, then minimise it. `added=None` picks the extra strong convexity on public facts.
+
+    `tolerance` is the gradient norm of the mean objective, relative to L, at which the solver stops.
+    """
+
+    added: float | None = None
+    tolerance: float = 1e-10
+    solver: Solver = "newton"
+    radius: float | None = None
+    calibration: Calibration = "tight"
+
+    def plan(self, problem: Problem, budget: Budget) -> ObjectivePerturbationPlan:
+        self._require(problem, budget)
+        L, _, mu = problem.constants
+        n = problem.records
+        added = self.added
+        if added is None:
+            added = self._printed(problem, budget) if self.calibration == "paper" else self._balanced(problem, budget)
+        Lambda = n * mu + added
+        if not Lambda > 0:
+            raise ValueError("objective perturbation needs strong convexity: give a Ridge penalty, or `added` > 0.")
+        kappa = problem.loss.smoothness(problem.row_norm) / Lambda
+        if self.calibration == "paper":
+            std = math.sqrt(10 * math.log(1 / budget.delta)) * L / budget.epsilon
+            multiplier = std / (budget.relation.distance * L)
+        else:
+            multiplier = calibrate(lambda m: _event(kappa, *self._noises(m, problem, budget, Lambda)), budget)
+        return ObjectivePerturbationPlan(
+            Lambda, added, kappa, self._tau(problem), *self._noises(multiplier, problem, budget, Lambda)
+        )
+
+    def run(
+        self,
+        plan: ObjectivePerturbationPlan,
+        problem: Problem,
+        oracle: ExactOracle,
+        randomness: Randomness,
+        start: Array | None = None,
+    ) -> Release:
+        first = problem.start() if start is None else start
+        released = np.stack([self._solve(plan, problem, oracle, randomness, w) for w in np.atleast_2d(first)])
+        return Release(problem.domain.project(released.reshape(first.shape)), plan.event)
+
+    def _solve(
+        self,
+        plan: ObjectivePerturbationPlan,
+        problem: Problem,
+        oracle: ExactOracle,
+        randomness: Randomness,
+        start: Array,
+    ) -> Array:
+        n, ridge = problem.records, plan.convexity / problem.records
+        b = plan.noise.perturb(np.zeros(problem.dim), randomness) / n
+
+        def gradient(w: Array) -> Array:
+            return oracle.gradient(w) + ridge * w + b
+
+        if self.solver == "newton":
+
+            def curvature(w: Array):  # type: ignore[no-untyped-def]
+                product = oracle.curvature_product(w)
+                return lambda v: product(v) + ridge * v
+
+            theta = newton(gradient, curvature, start, plan.tolerance / n)
+        else:
+            beta = problem.loss.smoothness(problem.row_norm) + ridge
+
+            def batch_gradient(w: Array, batch):  # type: ignore[no-untyped-def]
+                return oracle.gradient(w, batch) * (n / len(batch)) + ridge * w + b
+
+            theta = svrg(
+                gradient, batch_gradient, n, beta, ridge, start, plan.tolerance / n, randomness.sampling.generator
+            )
+        return plan.output_noise.perturb(theta, randomness)
+
+    def _require(self, problem: Problem, budget: Budget) -> None:
+        problem.require("objective perturbation", "convex", "smooth")
+        require_delta("objective perturbation", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
+        require_paper_setting(self.calibration, budget, "Bassily et al. 2019")
+        if problem.loss.hessian_rank != 1:
+            raise ValueError(
+                f"objective perturbation needs a rank-one Hessian: {type(problem.loss).__name__} has rank "
+                f"{problem.loss.hessian_rank}; use noisy gradient descent, or one classifier per class."
+            )
+        if not isinstance(problem.penalty, Ridge):
+            raise ValueError("objective perturbation needs a Ridge penalty, the one its theorem is about.")
+        if self.solver not in ("newton", "svrg"):
+            raise ValueError(f"solver is {self.solver!r}: it must be 'newton' or 'svrg'.")
+
+    def _tau(self, problem: Problem) -> float:
+        """The certified gradient norm of the sum."""
+        return self.tolerance * problem.constants.L * problem.records
+
+    def _noises(
+        self, multiplier: float, problem: Problem, budget: Budget, Lambda: float
+    ) -> tuple[GaussianNoise, GaussianNoise]:
+        d = problem.dim
+        noise = GaussianNoise.at(multiplier, budget.relation.distance * problem.constants.L, d)
+        reach = self._tau(problem) + noise.step * math.sqrt(d) / 2
+        return noise, GaussianNoise.at(multiplier / OUTPUT_SHARE, 2 * reach / Lambda, d)
+
+    def _printed(self, problem: Problem, budget: Budget) -> float:
+        # lambda = (2L/M) sqrt(2/n + 4 d log(1/delta) / (epsilon^2 n^2)), and beta <= epsilon n lambda
+        L, n, d = problem.constants.L, problem.records, problem.dim
+        M = expected_radius(problem, self.radius)
+        weight = 2 * L / M * math.sqrt(2 / n + 4 * d * math.log(1 / budget.delta) / (budget.epsilon * n) ** 2)
+        return 2 * n * max(weight, problem.loss.smoothness(problem.row_norm) / (budget.epsilon * n))
+
+    def _balanced(self, problem: Problem, budget: Budget) -> float:
+        from sordino.planner import best_added_convexity
+
+        return best_added_convexity(problem, budget, expected_radius(problem, self.radius))
+
+
+def _event(kappa: float, noise: GaussianNoise, output_noise: GaussianNoise) -> Event:
+    # sums of the coordinates' distances, for b and for the output
+    distance = flatten(noise.event)[1] + flatten(output_noise.event)[1]
+    return Approximate(ObjectivePerturbed(kappa, noise.multiplier, output_noise.multiplier), distance)

@@ -1,0 +1,74 @@
+r"""The privacy profile of objective perturbation for losses with one score per record.
+
+    theta* = argmin  sum_i l_i(theta) + (Lambda/2)|theta|^2 + <b, theta>,     b ~ N(0, sigma^2 I)
+
+With kappa = beta/Lambda (Lambda holds all strong convexity there is), c = log(1 + kappa) for the Jacobian of
+b -> theta*, and m = Delta/sigma, Delta = L for adding or removing a record, the privacy loss is at most
+c + m^2/2 + m|u|, u ~ N(0, 1), because the direction x of the record is fixed and only its slope depends on b
+(Redberg, Koskela & Wang 2023). Hence, with x = epsilon - c and H the profile of a Gaussian shift,
+
+    delta(epsilon) = 2 H(x, m)  where x >= m^2/2,      1 - 2 e^x Phi(-m)  below.
+
+Replacing a record moves the gradient by s x - s'x', whose extreme points +-L(x +- x') lie on two orthogonal diagonals
+of squared lengths that add up to 4 L^2: the loss is at most c + max_i (a_i^2/2 + a_i |u_i|) with a_1^2 + a_2^2 =
+(2L/sigma)^2 and independent u_i, so delta is at most the largest sum of the two profiles over all splits.
+
+A minimiser known only up to a certified distance is released with Gaussian noise of its own, of shift m_o:
+
+    delta(epsilon) = int_0^inf 2 phi(u) H(epsilon - c - m^2/2 - m u, m_o) du.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from sordino.budget import Relation
+
+_ANGLES = np.linspace(0, math.pi / 4, 200)
+"""Splits a_1 = m cos, a_2 = m sin of the squared shift between the two diagonals."""
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
+
+
+def _log_shift(epsilon: NDArray[np.float64] | float, m: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log H(epsilon, m), H = Phi(-epsilon/m + m/2) - e^epsilon Phi(-epsilon/m - m/2), without cancellation."""
+    a = log_ndtr(-epsilon / m + m / 2)
+    b = epsilon + log_ndtr(-epsilon / m - m / 2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(b < a, a + np.log1p(-np.exp(np.minimum(b - a, 0.0))), -np.inf)
+
+
+def line_delta(epsilon: float, kappa: float, m: NDArray[np.float64], m_out: float = 0.0) -> NDArray[np.float64]:
+    """delta(epsilon) when the gradient moves along one fixed line, for each shift in `m`."""
+    x = epsilon - math.log1p(kappa)
+    m = np.maximum(np.atleast_1d(np.asarray(m, dtype=float)), 1e-12)
+    if m_out == 0:
+        above = 2 * np.exp(_log_shift(x, m))
+        below = -np.expm1(math.log(2) + x + log_ndtr(-m))
+        return np.where(x >= m * m / 2, above, below)
+    # the integrand turns on where the loss passes epsilon, over a width of m_out/m, and dies out at u = 40
+    turn, width = x / m - m / 2, 12 * m_out / m
+    edges = np.clip(np.stack([np.zeros_like(m), turn - width, turn, turn + width, turn + width + 3]), 0, 40)
+    edges = np.vstack([edges, np.full_like(m, 40.0)])
+    total = np.zeros_like(m)
+    for low, high in itertools.pairwise(edges):
+        u = low + (high - low) * (_NODES[:, None] + 1) / 2
+        density = 2 * np.exp(-u * u / 2 + _log_shift(x - m * m / 2 - m * u, np.full_like(u, m_out)))
+        total += (high - low) / 2 * (_WEIGHTS[:, None] * density).sum(axis=0) / math.sqrt(2 * math.pi)
+    return total
+
+
+def objective_delta(epsilon: float, kappa: float, multiplier: float, relation: Relation, m_out: float = 0.0) -> float:
+    """delta(epsilon) of one release; `multiplier` is sigma over the relation's gradient sensitivity."""
+    m = 1 / multiplier
+    if relation is Relation.ADD_REMOVE:
+        return min(1.0, float(line_delta(epsilon, kappa, np.array([m]), m_out)[0]))
+    one, other = (line_delta(epsilon, kappa, m * part, m_out) for part in (np.cos(_ANGLES), np.sin(_ANGLES)))
+    # at the collinear split the second line does not exist
+    other[0] = 0.0
+    return min(1.0, float((one + other).max()))
