@@ -89,16 +89,21 @@ def _event(multiplier: float, relation: Relation, sampling: SamplingName, rate: 
 def _calibrated(budget: Budget, sampling: SamplingName, rate: float, steps: int) -> float:
     from sordino.privacy.calibrate import calibrate
 
-    return calibrate(lambda multiplier: _event(multiplier, budget.relation, sampling, rate, steps), budget)
+    least = calibrate(lambda multiplier: _event(multiplier, budget.relation, sampling, rate, steps), budget)
+    # up to six digits, so that the number as printed keeps within the budget too
+    unit = 10.0 ** (math.floor(math.log10(least)) - 5)
+    return math.ceil(least / unit) * unit
 
 
 def _table(event: Event, budget: Budget) -> None:
-    from sordino.privacy.accountants import ACCOUNTANTS
+    from sordino.privacy.accountants import OPINIONS, guarantee
 
-    rows = [
+    # refuses what no accountant covers
+    best = guarantee(event, budget.delta, budget.relation)
+    others = [
         (accountant.name, f"{accountant.epsilon(event, budget.delta, budget.relation):.6g}")
-        for accountant in ACCOUNTANTS
-        if accountant.supports(event, budget.relation)
+        for accountant in OPINIONS
+        if accountant.name != best.accountant and accountant.supports(event, budget.relation)
     ]
-    title = f"Cost at delta {budget.delta:g} under {budget.relation.value} (every number is an upper bound)"
-    show_table(title, ("accountant", "epsilon"), rows)
+    title = f"Cost at delta {budget.delta:g} under {budget.relation.value}: every number is an upper bound"
+    show_table(title, ("accountant", "epsilon"), [(best.accountant, f"{best.epsilon:.6g}"), *others])

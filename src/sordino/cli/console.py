@@ -27,7 +27,8 @@ def show_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(title), box=SIMPLE_HEAD, title_justify="left", title_style="bold")
+    say(title, style="bold")
+    table = Table(box=SIMPLE_HEAD)
     for heading in headings:
         table.add_column(escape(heading), overflow="fold")
     for row in rows:

@@ -25,7 +25,7 @@ def plan(
 ) -> None:
     """Print the plan that `fit` would follow for these public facts. No record is needed, and none is read."""
     from sordino import wire
-    from sordino.estimators.linear import choose_method
+    from sordino.estimators.linear import _method as choose_method
     from sordino.penalties import Ridge
     from sordino.privacy.accountants import guarantee
     from sordino.problem import Problem
