@@ -1,0 +1,130 @@
+"""An event in the form the accountants share: what was composed, told apart by how its cost adds up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sordino.budget import Relation
+from sordino.privacy.events import (
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    GaussianDP,
+    PoissonSampled,
+    PureDP,
+    flatten,
+)
+
+
+@dataclass(frozen=True)
+class Content:
+    """Independent of the order in which things happened: no composition bound used here depends on it."""
+
+    mu: float
+    """All Gaussian releases together: mu^2 = sum of 1 / multiplier^2 and of the mu^2 of Gaussian-DP events."""
+    pure: tuple[tuple[PureDP, int], ...]
+    sampled: tuple[tuple[PoissonSampled | FixedSizeSampled, int], ...]
+    distance: float
+    """Total variation distance from what was accounted to what was run."""
+
+    @property
+    def epsilons(self) -> float:
+        return math.fsum(event.epsilon * count for event, count in self.pure)
+
+    @property
+    def gaussian(self) -> bool:
+        return not self.pure and not self.sampled
+
+    @property
+    def largest_loss(self) -> float:
+        """Only pure releases have a largest loss: the sum of their epsilons."""
+        return math.inf if self.mu > 0 or self.sampled else self.epsilons
+
+    @property
+    def fixed_size(self) -> bool:
+        return any(isinstance(event, FixedSizeSampled) for event, _ in self.sampled)
+
+
+def read(event: Event, relation: Relation) -> Content:
+    """Sampling everybody is no sampling, and Gaussian releases merge into one."""
+    leaves, distance = flatten(event)
+    squares: list[float] = []
+    pure: list[tuple[PureDP, int]] = []
+    sampled: list[tuple[PoissonSampled | FixedSizeSampled, int]] = []
+    for leaf, count in leaves.items():
+        match leaf:
+            case Gaussian(multiplier):
+                squares.append(count / multiplier**2)
+            case GaussianDP(mu):
+                squares.append(count * mu**2)
+            case PureDP():
+                pure.append((leaf, count))
+            case PoissonSampled(Gaussian(multiplier), rate) if rate == 1:
+                squares.append(count / multiplier**2)
+            case FixedSizeSampled(Gaussian(multiplier), rate) if rate == 1 and relation is Relation.REPLACE_ONE:
+                squares.append(count / multiplier**2)
+            case PoissonSampled() | FixedSizeSampled():
+                sampled.append((leaf, count))
+            case _:
+                raise TypeError(f"{leaf!r} is not an elementary privacy event.")
+    return Content(math.sqrt(math.fsum(squares)), tuple(pure), tuple(sampled), distance)
+
+
+def samplable(event: Event, relation: Relation) -> bool:
+    """Whether the sampling in the event has a meaning under the relation."""
+    return relation is Relation.REPLACE_ONE or not read(event, relation).fixed_size
+
+
+def read_samplable(event: Event, relation: Relation) -> Content:
+    """`read`, for accountants that know every event which has a meaning."""
+    content = read(event, relation)
+    if relation is Relation.ADD_REMOVE and content.fixed_size:
+        raise ValueError(
+            "fixed-size batches cannot be accounted for under add_remove, where the number of records is private: "
+            "use Poisson sampling, or the replace_one relation."
+        )
+    return content
+
+
+def check_delta(delta: float) -> None:
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta is {delta}: it must lie in [0, 1).")
+
+
+def check_epsilon(epsilon: float) -> None:
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon is {epsilon}: it must not be negative.")
+
+
+def total_delta(inner: Callable[[float], float], epsilon: float, distance: float) -> float:
+    """delta(epsilon) + (1 + e^epsilon) distance: the profile of a law within `distance` of the accounted one."""
+    if distance == 0:
+        return inner(epsilon)
+    if epsilon > 700:
+        return 1.0
+    return min(1.0, inner(epsilon) + (1 + math.exp(epsilon)) * distance)
+
+
+def smallest_epsilon(inner: Callable[[float], float], delta: float, distance: float) -> float:
+    """The smallest epsilon with delta_inner(epsilon) + (1 + e^epsilon) distance <= delta, or infinity.
+
+    `inner(delta)` gives the smallest epsilon without the distance.  The iteration epsilon <- inner(delta - (1 +
+    e^epsilon) distance) starts below the answer and climbs towards it, so a negative remainder proves there is none.
+    """
+    check_delta(delta)
+    if distance == 0:
+        return inner(delta)
+    epsilon = 0.0
+    for _ in range(100):
+        # 1 ppb above the iterate: once that is a fixed point too, it is a solution and not just a limit.
+        raised = epsilon * (1 + 1e-9)
+        left = delta - (1 + math.exp(raised)) * distance if raised < 700 else -1.0
+        if left < 0:
+            return math.inf
+        climbed = inner(left)
+        if climbed <= raised:
+            return raised
+        epsilon = climbed
+    return math.inf

@@ -1,0 +1,202 @@
+r"""From a pair to a loss on a grid, from above and from below.
+
+As a function of y = e^epsilon the profile delta is convex, with slope -Q(L > epsilon).  A convex polygon with corners
+on the grid is therefore the profile of a discrete pair, and
+
+  * joining points of the curve lies above it (Doroshenko, Ghazi, Kamath, Kumar & Manurangsi 2022, "connect the
+    dots"): the mass of a cell is shared between its ends so that both P and Q keep it;
+  * a polygon under tangents lies below it: corners are lowered to the tangents of the cells on either side, then the
+    lower convex hull is taken.
+
+Domination survives composition, so the first gives upper bounds of every composition and the second lower bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sordino.privacy.accountants.pairs import Added, Array, Pair, Pure, Removed
+
+Index = npt.NDArray[np.int64]
+
+_RAMP = 40
+"""Cells over which points of contact would move from the left to the right end; they stop in the middle."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Multiples of `step`; cells are one step wide near a loss of zero and grow to `growth` times the loss."""
+
+    step: float
+    growth: float
+    log_above: float
+    """log-probability at which every part is cut off above,"""
+    log_below: float
+    """... and below."""
+
+
+@dataclass(frozen=True)
+class Dots:
+    """Masses under P at the losses `anchor + at * step`, and the mass at infinity."""
+
+    anchor: float
+    at: Index
+    mass: Array
+    infinite: float
+
+    def losses(self, step: float) -> Array:
+        return _losses(self.anchor, self.at, step)
+
+
+def upper(pair: Pair | Pure, grid: Grid) -> Dots:
+    """Dominates the pair: mass beyond the grid goes to infinity, mass before it to the first point."""
+    if isinstance(pair, Pure):
+        return _pure_upper(pair, grid.step)
+    at = _points(pair, grid)
+    mass, infinite = connect(pair, _losses(pair.anchor, at, grid.step))
+    return Dots(pair.anchor, at, mass, infinite)
+
+
+def lower(pair: Pair | Pure, grid: Grid) -> Dots:
+    """Is dominated by the pair: mass beyond the grid is brought back to it, mass before it is dropped."""
+    match pair:
+        case Pure(epsilon):
+            return _pure_upper(Pure(_steps_within(epsilon, grid.step) * grid.step), grid.step)
+        case Added(rate, shift):
+            # The other way round: losses change sign, and P and Q their roles.
+            dots = lower(Removed(rate, shift), grid)
+            return Dots(-dots.anchor, -dots.at, dots.mass * np.exp(-dots.losses(grid.step)), 0.0)
+        case Removed(rate) if rate < 1:
+            return _lower_from_bound(pair, grid)
+        case _:
+            at = _points(pair, grid)
+            edges = _losses(pair.anchor, at, grid.step)
+            touching = (edges[:-1] + edges[1:]) / 2
+            zero = int(np.searchsorted(edges, pair.anchor))
+            corners, mass = _under_tangents(pair, edges, touching, zero, pair.atom)
+            return _without_tail(Dots(pair.anchor, at[corners], mass, 0.0), grid)
+
+
+def _lower_from_bound(pair: Removed, grid: Grid) -> Dots:
+    """Much of the mass may crowd at the smallest loss log(1 - q): what lies within half a step is merged into one.
+
+    Merging outcomes gives a dominated pair, and its first corner need not be lowered, which would lose mass for good.
+    """
+    within = pair.anchor + grid.step / 2
+    mass, excess = pair.cells(np.array([pair.anchor, within]))
+    # log P/Q of the merged outcome, where excess = P - e^anchor Q
+    merged = pair.anchor - math.log1p(-min(float(excess[0] / mass[0]), 0.5)) if mass[0] > 0 else pair.anchor
+    at = _points(pair, grid)
+    at = at[at >= 0]
+    edges = _losses(merged, at, grid.step)
+    # Tangents that touch at the left end of a cell do not lower the corner there either: start so, end in the middle.
+    touching = edges[:-1] + np.minimum(0.5, np.arange(len(edges) - 1) / _RAMP) * np.diff(edges)
+    touching[0] = max(within, merged)
+    corners, dots = _under_tangents(pair, edges, touching, 0, float(mass[0]))
+    return _without_tail(Dots(merged, at[corners], dots, 0.0), grid)
+
+
+def _without_tail(dots: Dots, grid: Grid) -> Dots:
+    """Without a last point that only stands for what `upper` sends to infinity: a tilt would make much of it."""
+    if dots.mass[-1] > 10 * math.exp(grid.log_above):
+        return dots
+    return Dots(dots.anchor, dots.at[:-1], dots.mass[:-1], 0.0)
+
+
+def connect(pair: Pair, edges: Array) -> tuple[Array, float]:
+    """Connect the dots at increasing losses, the anchor among them: the mass at each, and at infinity."""
+    mass, excess = pair.cells(np.concatenate(([-np.inf], edges, [np.inf])))
+    inside = mass[1:-1]
+    # Q is kept when the right end gets (P - e^a Q) / (1 - e^(a - b)); one part in 10^9 more covers its rounding.
+    right = excess[1:-1] / -np.expm1(-np.diff(edges)) * (1 + 1e-9)
+    right = np.where(np.isfinite(right), np.clip(right, 0.0, inside), inside)
+    dots = np.zeros(len(edges))
+    dots[0] = mass[0]
+    dots[:-1] += inside - right
+    dots[1:] += right
+    dots[np.searchsorted(edges, pair.anchor)] += pair.atom
+    return dots, float(mass[-1])
+
+
+def _under_tangents(pair: Pair, edges: Array, touching: Array, atom_at: int, atom: float) -> tuple[Index, Array]:
+    """Which edges are corners of the polygon from below, and the masses there.
+
+    Cell i is under the tangent that touches the curve at `touching[i]`; edge `atom_at` has mass `atom` of its own,
+    which for the first edge stands for everything up to the first point of contact.
+    """
+    halves = np.empty(2 * len(edges))
+    halves[:-1:2], halves[1:-2:2], halves[-1] = edges, touching, np.inf
+    mass, excess = pair.cells(halves)
+    excess = np.clip(np.nan_to_num(excess, nan=0.0), 0.0, mass)
+    if atom_at == 0:
+        mass[0] = excess[0] = 0.0
+    Pl, Pr, Dl, Dr = mass[:-1:2], mass[1:-1:2], excess[:-1:2], excess[1:-1:2]
+    wl, wr = touching - edges[:-1], edges[1:] - touching
+    y = np.exp(edges)
+    width = y[:-1] * np.expm1(np.diff(edges))
+
+    # Q(L >= edge)
+    in_cell = (Pl - Dl) * np.exp(-edges[:-1]) + (Pr - Dr) * np.exp(-touching)
+    last = (mass[-1] - excess[-1]) * math.exp(-edges[-1])
+    beyond = np.cumsum(np.append(in_cell, last)[::-1])[::-1]
+    beyond[: atom_at + 1] += atom * math.exp(-edges[atom_at])
+    # delta(a) - delta(b) = P(cell) - e^a Q(cell) + (e^b - e^a) Q(L >= b)
+    drop = Dl - np.expm1(-wl) * Pr + np.exp(-wl) * Dr + width * beyond[1:]
+    delta = np.cumsum(np.append(drop, excess[-1])[::-1])[::-1]
+
+    # How far the tangents of the two neighbouring cells pass under the curve at an edge.
+    from_right = np.append(Dl, 0.0)
+    from_left = np.insert(np.maximum(0.0, np.expm1(wr) * Pr - np.exp(wr) * Dr), 0, 0.0)
+    lowering = np.maximum(from_right, from_left)
+    # The polygon ends on the axis, at the last edge where the tangent from the left has not crossed it yet.
+    crossed = np.flatnonzero(delta < from_left * (1 - 1e-9))
+    end = int(crossed[0]) - 1 if crossed.size else len(edges) - 1
+    lowering = np.minimum(lowering, delta)
+    lowering[end] = delta[end]
+    fall = (drop - lowering[:-1] + lowering[1:])[:end]
+
+    corners = np.arange(end + 1)
+    while len(corners) > 1:
+        first, stop = corners[:-1], corners[-1]
+        slope = np.add.reduceat(fall[:stop], first) / np.add.reduceat(width[:stop], first)
+        Q = np.concatenate(([beyond[0] - slope[0]], -np.diff(slope), [slope[-1]]))
+        if (Q[:-1] >= 0).all():
+            return corners, np.maximum(0.0, Q * y[corners])
+        # A point above the line through two others, or above the ray that comes in from the left, is no corner.
+        corners = corners[np.append(Q[:-1] >= 0, True)]
+    return corners, beyond[0] * y[corners]
+
+
+def _points(pair: Pair, grid: Grid) -> Index:
+    """Whole numbers of steps from the anchor, 0 among them, that reach over the span of the loss."""
+    growth = grid.growth
+    low, high = (math.asinh(growth * loss / grid.step) / growth for loss in pair.span(grid.log_above, grid.log_below))
+    even = np.arange(min(-1, math.floor(low) - 1), max(1, math.ceil(high) + 1) + 1)
+    at = round(-pair.anchor / grid.step) + np.rint(np.sinh(growth * even) / growth).astype(np.int64)
+    return at if 0 in at else np.insert(at, np.searchsorted(at, 0), 0)
+
+
+def _losses(anchor: float, at: Index, step: float) -> Array:
+    losses: Array = anchor + at.astype(np.float64) * step
+    return losses
+
+
+def _pure_upper(pair: Pure, step: float) -> Dots:
+    """+-epsilon, each shared between its two neighbours on the grid."""
+    near = _steps_within(pair.epsilon, step)
+    beyond = max(0.0, pair.epsilon - near * step)
+    right = math.expm1(-beyond) / math.expm1(-step)
+    left = math.expm1(-(step - beyond)) / math.expm1(-step)
+    at = np.array([-near - 1, -near, near, near + 1])
+    share = np.array([1 - left, left, 1 - right, right])
+    weight = np.array([pair.unlikely, pair.unlikely, pair.likely, pair.likely])
+    return Dots(0.0, at, share * weight, 0.0)
+
+
+def _steps_within(epsilon: float, step: float) -> int:
+    """Whole steps in epsilon; within rounding of one more counts as one more."""
+    return math.floor(epsilon / step * (1 + 1e-12))

@@ -1,0 +1,200 @@
+r"""Composing discretised losses by Fourier transform, in the tilted measure.
+
+    delta(epsilon) = sum_{s > epsilon} e^(K(t) - t s) (1 - e^(epsilon - s)) P_t(S = s)
+
+Tilting makes the rounding errors of the transform relative to delta instead of to 1.  The transform also wraps S
+around the window.  Wrapped mass only adds to what stands there, so all that an upper bound has to add is P(S > top);
+a lower bound gives up as much as could have been wrapped in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sordino.privacy.accountants.dots import Dots, Grid, lower, upper
+from sordino.privacy.accountants.pairs import LARGEST_LOSS, Array, Pair, Pure
+from sordino.privacy.accountants.tilting import Level, Tilt, tilt_for_delta, tilt_for_epsilon
+
+Spectrum = npt.NDArray[np.complex128]
+
+_ROUNDING = 8 * 2.0**-52
+"""Of one transform, relative, for every factor of two of its length and every factor multiplied in."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """delta as a function of epsilon inside the window, plus what is to be added or given up for a bound."""
+
+    points: Array
+    weight: Array
+    """e^(K(t) - t s) P_t(S = s)"""
+    centre: float
+    added: float
+    forgone: Array
+    """What could have been wrapped in, for an epsilon at each of the points."""
+
+    def delta(self, epsilon: float) -> float:
+        beyond = self.points > epsilon
+        first = max(0, int(np.argmax(beyond)) - 1)
+        sum_ = float(self.weight[beyond] @ -np.expm1(epsilon - self.points[beyond]))
+        return min(1.0, max(0.0, sum_ + self.added - float(self.forgone[first])))
+
+    def epsilon_above(self, delta: float) -> float:
+        """The smallest epsilon with profile <= delta, or the bottom of the window if that is enough."""
+        heavy, light, profile = self._sums()
+        over = np.flatnonzero(profile > delta)
+        if over.size == 0:
+            return float(self.points[0])
+        j = int(over[-1]) + 1
+        if j == len(self.points):
+            return math.inf
+        return self._within(j, heavy[j] + self.added - delta, light[j])
+
+    def epsilon_below(self, delta: float) -> float:
+        """The largest epsilon with profile >= delta, or minus infinity if there is none in the window."""
+        heavy, light, profile = self._sums()
+        over = np.flatnonzero(profile >= delta)
+        if over.size == 0 or over[-1] + 1 == len(self.points):
+            return -math.inf
+        j = int(over[-1]) + 1
+        return self._within(j, heavy[j] - self.forgone[j - 1] - delta, light[j])
+
+    def _sums(self) -> tuple[Array, Array, Array]:
+        """Suffix sums of w and of w e^(centre - s), and the profile at the points: A_{>j} - e^(s_j - centre) B_{>j}."""
+        heavy = np.cumsum(self.weight[::-1])[::-1]
+        light = np.cumsum((self.weight * np.exp(self.centre - self.points))[::-1])[::-1]
+        profile = np.append(heavy[1:] - np.exp(self.points[:-1] - self.centre) * light[1:], 0.0)
+        return heavy, light, profile + self.added - self.forgone
+
+    def _within(self, j: int, excess: float, light: float) -> float:
+        """Between two points the profile is linear in e^epsilon."""
+        epsilon = self.centre + math.log(excess / light) if excess > 0 and light > 0 else -math.inf
+        return min(max(epsilon, float(self.points[j - 1])), float(self.points[j]))
+
+
+def epsilon_above(levels: Sequence[Level], delta: float, grain: float) -> float:
+    """An upper bound of the composed epsilon at delta > 0."""
+    if _out_of_range(levels) > delta:
+        return math.inf
+    tilt = tilt_for_delta(levels, delta, grain)
+    for _ in range(60):
+        profile = _upper_profile(levels, tilt)
+        epsilon = profile.epsilon_above(delta)
+        if epsilon > profile.points[0] or profile.points[0] <= 0:
+            break
+        # The answer lies left of the window: look there.
+        tilt = tilt_for_epsilon(levels, epsilon / 2, grain)
+    return max(0.0, epsilon * (1 + 1e-10))
+
+
+def epsilon_below(levels: Sequence[Level], delta: float, grain: float) -> float:
+    """A lower bound of the composed epsilon at delta > 0."""
+    return max(0.0, _lower_profile(levels, tilt_for_delta(levels, delta, grain)).epsilon_below(delta))
+
+
+def delta_above(levels: Sequence[Level], epsilon: float, grain: float) -> float:
+    """An upper bound of the composed delta at epsilon >= 0."""
+    if _out_of_range(levels) > 0.5:
+        return 1.0
+    delta = _upper_profile(levels, tilt_for_epsilon(levels, epsilon, grain)).delta(epsilon)
+    # Again on the grid that `epsilon_above` uses at this delta: sharper, and inverse to it.
+    for _ in range(8):
+        if not 0 < delta < 1:
+            break
+        profile = _upper_profile(levels, tilt_for_delta(levels, delta, grain))
+        again = profile.delta(epsilon) if profile.points[0] <= epsilon else delta
+        delta, last = min(delta, again), delta
+        if delta > 0.99 * last:
+            break
+    return delta
+
+
+def _out_of_range(levels: Sequence[Level]) -> float:
+    """The probability of a single loss that counts as infinite."""
+    edges = np.array([LARGEST_LOSS, np.inf])
+    return math.fsum(count * float(pair.cells(edges)[0][0]) for pair, count in levels if not isinstance(pair, Pure))
+
+
+def _upper_profile(levels: Sequence[Level], tilt: Tilt) -> Profile:
+    sum_ = _compose(levels, tilt, upper)
+    beyond = math.exp(min(0.0, sum_.K_u - tilt.u * sum_.points[-1]))
+    tilted = (np.maximum(sum_.tilted, 0.0) + sum_.noise) * (1 + sum_.drift)
+    return sum_.profile(tilt, tilted, sum_.infinite + beyond, 0.0)
+
+
+def _lower_profile(levels: Sequence[Level], tilt: Tilt) -> Profile:
+    sum_ = _compose(levels, tilt, lower)
+    above = math.exp(min(0.0, sum_.K_u - sum_.K - (tilt.u - tilt.t) * sum_.points[-1]))
+    below = math.exp(min(0.0, sum_.K_r - sum_.K + (tilt.t - tilt.r) * sum_.points[0]))
+    tilted = np.maximum(sum_.tilted - sum_.noise, 0.0) * (1 - sum_.drift)
+    return sum_.profile(tilt, tilted, 0.0, above + below)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """The tilted law of S on the window, K where it is needed, and rounding: of a probability, and of e^K."""
+
+    points: Array
+    tilted: Array
+    K: float
+    K_u: float
+    K_r: float
+    infinite: float
+    noise: float
+    drift: float
+
+    def profile(self, tilt: Tilt, tilted: Array, added: float, wrapped: float) -> Profile:
+        # Below the window's centre the factor may overflow; so far left every profile exceeds every delta.
+        factor = np.exp(np.minimum(self.K - tilt.t * self.points, 600.0))
+        return Profile(self.points, factor * tilted, tilt.centre, added, wrapped * factor)
+
+
+def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Pair | Pure, Grid], Dots]) -> _Sum:
+    from scipy import fft
+
+    step = tilt.grid.step
+    size = fft.next_fast_len(math.ceil((tilt.top - tilt.bottom) / step) + 2, real=True)
+    product = np.ones(size // 2 + 1, dtype=np.complex128)
+    K = K_u = K_r = anchor = infinite = 0.0
+    releases = 0
+    for pair, count in levels:
+        dots = discretise(pair, tilt.grid)
+        present = dots.mass > 0
+        at, losses, log_mass = dots.at[present], dots.losses(step)[present], np.log(dots.mass[present])
+        log_mgf = _log_mgf(losses, log_mass, tilt.t)
+        K += count * log_mgf
+        K_u += count * _log_mgf(losses, log_mass, tilt.u)
+        K_r += count * _log_mgf(losses, log_mass, tilt.r)
+        anchor += count * dots.anchor
+        infinite += count * dots.infinite
+        releases += count
+        tilted = np.exp(log_mass + tilt.t * losses - log_mgf)
+        product *= _power(fft.rfft(np.bincount(at % size, tilted, size)), count)
+    # Every part is on the grid up to its anchor, so S is up to the sum of the anchors.
+    first = math.floor((tilt.bottom - anchor) / step)
+    law = np.roll(fft.irfft(product, size), -(first % size))
+    noise = _ROUNDING * (releases + math.log2(size)) * float(np.abs(product).mean())
+    points = anchor + (first + np.arange(size, dtype=np.float64)) * step
+    return _Sum(points, law, K, K_u, K_r, infinite, noise, min(0.1, _ROUNDING * releases * 10))
+
+
+def _log_mgf(losses: Array, log_mass: Array, t: float) -> float:
+    exponent = log_mass + t * losses
+    highest = float(exponent.max())
+    return highest + math.log(np.exp(exponent - highest).sum())
+
+
+def _power(transform: Spectrum, count: int) -> Spectrum:
+    """The transform of `count` copies; frequencies whose power is below e^-80 carry nothing."""
+    if count == 1:
+        return transform
+    size = np.abs(transform)
+    kept = size > math.exp(-80 / count)
+    result = np.zeros_like(transform)
+    result[kept] = transform[kept] ** count
+    return result

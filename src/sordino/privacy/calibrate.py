@@ -1,0 +1,120 @@
+"""The least noise that a budget allows.
+
+Everything that a plan may choose is fixed but one number, the noise multiplier; more of it costs less.  For Gaussian
+releases the answer is a closed form.  Otherwise a coarse accountant, which is also an upper bound, brings the search
+close, and a few exact evaluations settle it.  What is returned has been verified: its event costs at most the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from sordino.budget import Budget
+from sordino.privacy import accountants
+from sordino.privacy.accountants.content import read
+from sordino.privacy.accountants.pld import LossAccountant
+from sordino.privacy.events import Event
+
+_COARSE = LossAccountant(grain=0.1)
+_SLACK = 1e-4
+"""The event returned costs at least (1 - 1e-4) of the budget."""
+
+_SMALLEST, _LARGEST = 2.0**-20, 2.0**40
+
+
+def calibrate(build: Callable[[float], Event], budget: Budget) -> float:
+    """The smallest multiplier whose event `build(multiplier)` costs at most `budget`, to four digits and safe.
+
+    `build` must cost less the larger the multiplier is.
+    """
+    found = _closed_form(build, budget)
+    return found if found is not None else _search(build, budget)
+
+
+def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | None:
+    """mu(multiplier) = mu(1) / multiplier for Gaussian releases; None if the event is anything else."""
+    content = read(build(1.0), budget.relation)
+    if not content.gaussian or content.distance or budget.pure or content.mu == 0:
+        return None
+    allowed = accountants.gdp_mu(budget.epsilon, budget.delta)
+    # A few units in the last place: the event rounds 1 / multiplier^2 and the sum of its parts.
+    multiplier = content.mu / allowed * (1 + 1e-14)
+    spent = read(build(multiplier), budget.relation).mu
+    return multiplier if spent <= allowed <= spent * (1 + 1e-9) else None
+
+
+def _search(build: Callable[[float], Event], budget: Budget) -> float:
+    if accountants.ACCOUNTANTS[0].supports(build(1.0), budget.relation):
+        roughly = _excess(build, budget, accountants.epsilon)
+    else:
+        roughly = _excess(build, budget, _COARSE.epsilon)
+    low, high, slope = _narrow(roughly, budget)
+
+    # From here on the tightest accountant.  The coarse one errs upwards, so `high` is on the safe side.
+    exactly = _excess(build, budget, accountants.epsilon)
+    safe, excess = high, exactly(high)
+    while excess > 0:
+        safe *= 1 + _SLACK
+        excess = exactly(safe)
+    unsafe = low / (1 + 100 * _SLACK)
+    while excess < -_SLACK and safe / unsafe > 1 + 1e-3 * _SLACK:
+        # Along the slope of the coarse curve, in logarithms, to just inside the budget.
+        guess = safe * math.exp(-(excess + _SLACK / 3) / slope)
+        if not unsafe < guess < safe:
+            guess = math.sqrt(unsafe * safe)
+        value = exactly(guess)
+        if value > 0:
+            unsafe = guess
+        else:
+            slope = (value - excess) / math.log(guess / safe) if value != excess else slope
+            safe, excess = guess, value
+    return safe
+
+
+def _excess(build: Callable[[float], Event], budget: Budget, cost: Callable[..., float]) -> Callable[[float], float]:
+    """log(epsilon / budget) as a function of the multiplier, within +-50."""
+
+    def excess(multiplier: float) -> float:
+        epsilon = cost(build(multiplier), budget.delta, budget.relation)
+        if epsilon == 0:
+            return -50.0
+        return min(50.0, math.log(epsilon / budget.epsilon)) if math.isfinite(epsilon) else 50.0
+
+    return excess
+
+
+def _narrow(excess: Callable[[float], float], budget: Budget) -> tuple[float, float, float]:
+    """Multipliers that cost slightly too much and not too much, and the slope of log epsilon between them."""
+    low = high = 1.0
+    above = below = excess(1.0)
+    while below > 0:
+        low, above, high = high, below, high * 2
+        if high > _LARGEST:
+            why = "Gaussian noise never reaches delta = 0" if budget.pure else "what does not depend on it costs more"
+            raise ValueError(
+                f"no amount of noise brings this event within epsilon = {budget.epsilon}, delta = {budget.delta} under "
+                f"{budget.relation}: {why}. Raise the budget, or use a mechanism that fits it."
+            )
+        below = excess(high)
+    while above <= 0:
+        high, below, low = low, above, low / 2
+        if low < _SMALLEST:
+            raise ValueError(
+                f"this event satisfies epsilon = {budget.epsilon}, delta = {budget.delta} under {budget.relation} "
+                "almost without noise: delta is at least the chance that a record is used. Choose a smaller delta."
+            )
+        above = excess(low)
+    # Regula falsi in logarithms, halving the weight of an end that stays (Illinois).
+    x, y, f, g = math.log(low), math.log(high), above, below
+    while y - x > 1e-3 and g < -1e-3:
+        middle = (x * g - y * f) / (g - f)
+        middle = min(max(middle, x + 0.02 * (y - x)), y - 0.02 * (y - x))
+        value = excess(math.exp(middle))
+        if value > 0:
+            x, f, above, low = middle, value, value, math.exp(middle)
+            g /= 2
+        else:
+            y, g, below, high = middle, value, value, math.exp(middle)
+            f /= 2
+    return low, high, (below - above) / math.log(high / low)
