@@ -26,7 +26,6 @@ CAP = Budget(1.0, 1e-6)
 SAMPLED = repeat(PoissonSampled(Gaussian(1.5), 0.02), 50)
 SAMPLED_EVENTS = [
     (SAMPLED, Relation.REPLACE_ONE),
-    (SAMPLED, Relation.ADD_REMOVE),
     (PoissonSampled(Gaussian(0.8), 0.3), Relation.ADD_REMOVE),
     (repeat(FixedSizeSampled(Gaussian(2.0), 0.1), 20), Relation.REPLACE_ONE),
     (compose(SAMPLED, Gaussian(20.0), PureDP(0.05)), Relation.REPLACE_ONE),
@@ -58,7 +57,7 @@ def test_the_charge_of_a_sampled_release_lies_above_its_whole_profile(event, rel
     taken = charge(event, cap, 3)
     assert taken.leak == pytest.approx(RESERVE / 2 * 1e-6 / 12)
     accountant = LossAccountant()
-    for epsilon in np.linspace(0, 1.2 * accountant.epsilon(event, taken.leak, relation), 19):
+    for epsilon in np.linspace(0, 1.2 * accountant.epsilon(event, taken.leak, relation), 9):
         above = taken.leak + (1 - taken.leak) * gdp_delta(float(epsilon), taken.mu)
         assert accountant.delta(event, float(epsilon), relation) <= above * (1 + 1e-9)
 

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sordino.privacy.events import Approximate, Composed, FixedSizeSampled, Gaussian, GaussianDP, PoissonSampled, PureDP
+from sordino.privacy.events import (
+    Approximate,
+    Composed,
+    FixedSizeSampled,
+    Gaussian,
+    GaussianDP,
+    ObjectivePerturbed,
+    PoissonSampled,
+    PureDP,
+)
 from sordino.report.words import best_guess, described, detection_bound, number, percent
 
 
@@ -88,9 +97,24 @@ def test_every_kind_of_event_has_a_phrase_with_its_numbers():
             (PoissonSampled(Gaussian(1.5), 0.01), 100),
             (FixedSizeSampled(Gaussian(2.5), 0.02), 3),
             (Approximate(Gaussian(3.5), 1e-19), 1),
+            (ObjectivePerturbed(0.5, 6.5, 8.5), 1),
         )
     )
     phrase = described(event)
-    for value in ("4.25", "7 ×", "0.125", "0.5", "0.01", "1.5", "0.02", "2.5", "3.5", "1 × 10⁻¹⁹", "100 ×"):
+    for value in (
+        "4.25",
+        "7 ×",
+        "0.125",
+        "0.5",
+        "0.01",
+        "1.5",
+        "0.02",
+        "2.5",
+        "3.5",
+        "1 × 10⁻¹⁹",
+        "100 ×",
+        "6.5",
+        "8.5",
+    ):
         assert value in phrase
     assert not re.search(r"[A-Z]\w+\(", phrase)

@@ -22,6 +22,9 @@ How a release becomes (mu_t, leak_t): Gaussian noise by its multiplier; a pure r
 dominates, by mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)); anything else by its privacy profile, which must stay below
 
     delta_t(x) <= leak_t + (1 - leak_t) H(x, mu_t)   for all x >= 0,    H(x, mu) = the profile of mu-GDP.
+
+`privacy.filter` keeps the steps of one run within one budget by one of these rules; a data set sees releases of every
+kind, in an order that nobody knows beforehand.
 """
 
 from __future__ import annotations
@@ -31,19 +34,31 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 from scipy.special import ndtri_exp
 
 from sordino.budget import Budget, Relation
+from sordino.privacy import accountants
+from sordino.privacy.accountants import gdp_epsilon, gdp_mu
 from sordino.privacy.accountants.content import read
-from sordino.privacy.accountants.gdp import gdp_epsilon, gdp_mu
 from sordino.privacy.accountants.pld import LossAccountant
-from sordino.privacy.events import Composed, Event, flatten
+from sordino.privacy.events import (
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    GaussianDP,
+    PoissonSampled,
+    PureDP,
+    flatten,
+)
 
 RESERVE = 0.01
 """The share of delta set aside for leaks and distances."""
 
 _CELLS = 64
+_ON_A_GRID = {Gaussian, GaussianDP, PureDP, PoissonSampled, FixedSizeSampled}
 _UP = 1 + 1e-9  # outweighs the rounding of a few operations
 
 
@@ -59,19 +74,18 @@ class Charge:
 
 def charge(event: Event, cap: Budget, place: int) -> Charge:
     """What `event` takes from `cap`, as the release number `place` >= 1."""
-    content = read(event, cap.relation)
-    if content.sampled and not cap.pure:
-        # sum_k 1/(k (k+1)) = 1: half of the reserve lasts for any number of such releases, the rest for distances
-        leak = RESERVE / 2 * cap.delta / (place * (place + 1))
-        return Charge(_profile_mu(_exact(event), leak, cap.relation), math.inf, leak, content.distance)
-    squares = [content.mu**2, *(count * _pure_mu(one.epsilon) ** 2 for one, count in content.pure)]
-    pure = not content.sampled and content.mu == 0 and content.distance == 0
-    return Charge(
-        math.inf if content.sampled else math.sqrt(math.fsum(squares)) * _UP,
-        content.epsilons if pure else math.inf,
-        0.0,
-        content.distance,
-    )
+    leaves, distance = flatten(event)
+    if all(isinstance(leaf, Gaussian | GaussianDP | PureDP) for leaf in leaves):
+        content = read(event, cap.relation)
+        squares = [content.mu**2, *(count * _pure_mu(one.epsilon) ** 2 for one, count in content.pure)]
+        pure = content.mu == 0 and distance == 0
+        return Charge(math.sqrt(math.fsum(squares)) * _UP, content.epsilons if pure else math.inf, 0.0, distance)
+    if cap.pure:
+        return Charge(math.inf, math.inf, 0.0, distance)
+    # sum_k 1/(k (k+1)) = 1: half of the reserve lasts for any number of such releases, the rest for distances
+    leak = RESERVE / 2 * cap.delta / (place * (place + 1))
+    # the distances are charged beside the profile, not inside it
+    return Charge(_profile_mu(Composed(tuple(leaves.items())), leak, cap.relation), math.inf, leak, distance)
 
 
 def total(charges: Iterable[Charge]) -> Charge:
@@ -113,16 +127,12 @@ def _pure_mu(epsilon: float) -> float:
     return -2 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon))))
 
 
-def _exact(event: Event) -> Event:
-    """The event without its distances, which are charged beside it."""
-    leaves, _ = flatten(event)
-    return Composed(tuple(leaves.items()))
-
-
 @lru_cache(maxsize=256)
 def _profile_mu(event: Event, leak: float, relation: Relation) -> float:
     """The mu for which  delta_event(x) <= leak + (1 - leak) H(x, mu)  holds at every x >= 0."""
-    accountant = LossAccountant(grain=0.05)
+    kinds = {type(leaf) for leaf in flatten(event)[0]}
+    # a coarser grid is faster and still above the profile
+    accountant: Any = LossAccountant(grain=0.05) if kinds <= _ON_A_GRID else accountants
     top = accountant.epsilon(event, leak, relation)
     if not math.isfinite(top):
         return math.inf

@@ -167,7 +167,7 @@ def _content(descriptor: int) -> bytes:
 
 
 def _release(descriptor: int) -> None:
-    # closing is not enough: a process forked meanwhile has the descriptor too, and would keep the lock as long as it lives
+    # closing is not enough: a process forked meanwhile has the descriptor too, and would hold on to the lock
     fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
 

@@ -20,6 +20,7 @@ from sordino.privacy.events import (
     FixedSizeSampled,
     Gaussian,
     GaussianDP,
+    ObjectivePerturbed,
     PoissonSampled,
     PureDP,
 )
@@ -85,6 +86,11 @@ def described(event: Event) -> str:
             return f"each record drawn with probability {number(rate)}, then {described(inner)}"
         case FixedSizeSampled(inner, rate):
             return f"a batch of fixed size, a share {number(rate)} of the records, then {described(inner)}"
+        case ObjectivePerturbed(_, multiplier, output):
+            return (
+                f"a random linear term in the objective, {number(multiplier)} times the gradient's sensitivity, and "
+                f"Gaussian noise on the solution, {number(output)} times its tolerance"
+            )
         case Approximate(inner, distance):
             return f"{described(inner)}, up to {number(distance)} in total variation"
         case Composed(parts):
