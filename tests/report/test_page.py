@@ -184,6 +184,11 @@ def test_an_add_remove_guarantee_says_so(tmp_path, certificate):
     assert "added or taken out" in page
 
 
+def test_an_unknown_numerical_error_is_left_out(tmp_path, certificate):
+    assert "numerical error" in written(tmp_path, certificate)[0]
+    assert "numerical error" not in written(tmp_path, replace(certificate, accounting_error=None))[0]
+
+
 def test_the_embedded_json_is_readable_on_the_page(page, certificate):
     shown = re.search(r'<pre class="json">(.*?)</pre>', page, re.DOTALL)[1]
     assert json.loads(shown.replace("&#34;", '"').replace("&lt;", "<").replace("&gt;", ">")) == json.loads(

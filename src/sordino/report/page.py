@@ -101,7 +101,7 @@ def _facts(certificate: Certificate) -> list[tuple[str, list[tuple[str, str]]]]:
             "Accounting",
             [
                 ("accountant", certificate.accountant),
-                ("numerical error", number(certificate.accounting_error)),
+                *_named(certificate.accounting_error, "numerical error, at most"),
                 ("what happened", described(certificate.event)),
             ],
         ),
