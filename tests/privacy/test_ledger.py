@@ -10,6 +10,8 @@ from dataclasses import replace
 import pytest
 
 from sordino.budget import Budget, Relation
+from sordino.losses import Logistic
+from sordino.methods import NoisyGradientDescent, OutputPerturbation
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.accountants.gdp import gdp_mu
 from sordino.privacy.events import (
@@ -24,6 +26,7 @@ from sordino.privacy.events import (
 )
 from sordino.privacy.filter import BudgetExceeded
 from sordino.privacy.ledger import Ledger, State
+from sordino.problem import Problem
 
 CAP = Budget(1.0, 1e-6)
 FIFTH = GaussianDP(gdp_mu(1.0, 0.99e-6) / 5**0.5 * (1 - 1e-6))
@@ -151,6 +154,17 @@ def test_what_remains_can_be_spent(ledger, releases):
         releases -= 1
     left = ledger.remaining("survey")
     assert left is None or left.epsilon < 0.01
+
+
+@pytest.mark.parametrize("method", [OutputPerturbation(steps=20), NoisyGradientDescent(steps=30, step_size=1.0)])
+@pytest.mark.parametrize("releases", [1, 4])
+def test_plans_made_for_what_remains_are_admitted(ledger, method, releases):
+    problem = Problem(1000, 8, Logistic())
+    share = ledger.remaining("survey", releases)
+    for _ in range(releases):
+        spend(ledger, method.plan(problem, share).event)
+    with pytest.raises(BudgetExceeded):
+        spend(ledger, method.plan(problem, share).event)
 
 
 def test_a_pure_cap_is_spent_by_addition(ledger):
