@@ -12,7 +12,7 @@ PYTEST := $(ONE_THREAD) $(ENV)/bin/python -m pytest -n auto --dist worksteal
 .PHONY: help demo test slow audit lint bench
 
 help:
-	@echo "make demo    train, certify and verify a model on generated records"
+	@echo "make demo    train, certify and verify a private model of a real survey; writes demo/report.html"
 	@echo "make test    the tests, in parallel"
 	@echo "make slow    the tests that take more than a few seconds"
 	@echo "make audit   thousands of training runs that measure the privacy loss"
@@ -26,7 +26,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	@$(ENV)/bin/python examples/demo.py
+	@$(ENV)/bin/python -m sordino.demo --out demo
 
 test: $(READY)
 	@$(PYTEST) -m "not audit and not slow"

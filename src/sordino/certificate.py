@@ -51,7 +51,7 @@ class Certificate:
     plan: dict[str, Any]
     event: events.Event
     accountant: str
-    accounting_error: float
+    accounting_error: float | None
     rows: Rows | None
     enforced: tuple[str, ...]
     assumed: tuple[str, ...]

@@ -64,13 +64,10 @@ def fit_linear(
         penalty=Ridge(settings.l2),
         domain=domain or Everywhere(),
     )
-    # plan before the oracle is built, so that an impossible request never touches the records
-    method = _method(settings.method, budget)
-    method.plan(problem, budget)
     trained = train(
         problem,
         budget,
-        method,
+        _method(settings.method, budget),
         linear_oracle(X, y, problem, rows, budget.relation),
         _randomness(settings.random_state),
         rows=rows,

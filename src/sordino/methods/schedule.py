@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from sordino.budget import Budget
+from sordino.budget import Budget, Relation
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.last_iterate import last_iterate_factor
 from sordino.problem import Problem
@@ -37,8 +37,8 @@ def expected_radius(problem: Problem, guess: float | None = None) -> float:
     return min(guess, problem.radius)
 
 
-def predicted_excess(problem: Problem, budget: Budget, T: int, eta: float, R0: float) -> float:
-    """bias + noise of T steps of size eta whose last iterate is released."""
+def predicted_excess(problem: Problem, relation: Relation, mu_G: float, T: int, eta: float, R0: float) -> float:
+    """bias + noise of T steps of size eta whose last iterate is released at mu_G in Gaussian differential privacy."""
     _, beta, mu = problem.constants
     d = problem.dim
     # the maximum of lambda (1 - eta lambda)^{2T} inside [mu, beta] is at 1/(eta (2T + 1))
@@ -46,9 +46,9 @@ def predicted_excess(problem: Problem, budget: Budget, T: int, eta: float, R0: f
     bias = 0.5 * R0**2 * max(h * abs(1 - eta * h) ** (2 * T) for h in (turning, beta))
 
     c = max(abs(1 - eta * mu), abs(1 - eta * beta))
-    Delta_g = problem.gradient_sensitivity(budget.relation)
+    Delta_g = problem.gradient_sensitivity(relation)
     A = last_iterate_factor(T, c, 2 * problem.domain.radius / (eta * Delta_g)) if problem.convex else math.sqrt(T)
-    sigma = Delta_g * A / gdp_mu(budget.epsilon, budget.delta)
+    sigma = Delta_g * A / mu_G
     h = mu + problem.loss.trace(problem.row_norm) / d
     noise = 0.5 * eta * sigma**2 * d * (1 - abs(1 - eta * h) ** (2 * T)) / (2 - eta * h)
     return bias + noise
@@ -60,9 +60,10 @@ def balanced_descent(
     """(T, eta) of the least predicted excess; a number that is given stays as it is."""
     beta = problem.constants.beta
     R0 = expected_radius(problem, radius)
+    mu_G = gdp_mu(budget.epsilon, budget.delta)
 
     def excess(T: int, eta: float) -> float:
-        return predicted_excess(problem, budget, T, eta, R0)
+        return predicted_excess(problem, budget.relation, mu_G, T, eta, R0)
 
     lengths = np.unique(np.geomspace(1, 1e6, 400).astype(int))
     if step_size is not None:
