@@ -65,7 +65,7 @@ def balanced_descent(
     def excess(T: int, eta: float) -> float:
         return predicted_excess(problem, budget.relation, mu_G, T, eta, R0)
 
-    lengths = np.unique(np.geomspace(1, 1e6, 400).astype(int))
+    lengths = np.unique(np.geomspace(1, 1e5, 250).astype(int))
     if step_size is not None:
         candidates = [int(T) for T in lengths if T <= MOST_STEPS]
         return min(candidates, key=lambda T: excess(T, step_size)), step_size

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def last_iterate_factor(steps: int, contraction: float, reach: float) -> float:
@@ -71,17 +72,22 @@ def domain_factor(steps: int, contraction: float, reach: float) -> float:
         raise ValueError(f"the diameter over step size and sensitivity is {reach}: it must not be negative.")
     if math.isinf(reach):
         return math.inf
-    # Any K is valid: all of them where the best one usually lies, then a geometric choice.
-    K = np.unique(np.concatenate((np.arange(1, min(steps, 10**5) + 1), np.geomspace(1, steps, 1000).astype(np.int64))))
-    c = contraction
+    # Any K is valid: a geometric choice finds the best one roughly, and its surroundings settle it.
+    roughly = np.unique(np.geomspace(1, steps, 400).astype(np.int64))
+    best = roughly[np.argmin(_domain_bounds(roughly, contraction, reach))]
+    around = np.unique(np.linspace(max(1, 0.95 * best), min(steps, 1.05 * best + 1), 400).astype(np.int64))
+    return float(_domain_bounds(np.append(around, best), contraction, reach).min())
+
+
+def _domain_bounds(K: NDArray[np.int64], c: float, reach: float) -> NDArray[np.float64]:
     if c == 1:
-        return float(np.min((reach + K) / np.sqrt(K)))
+        return np.asarray((reach + K) / np.sqrt(K))
     if c == 0:
-        return 1.0
+        return np.ones(len(K))
     log_c = math.log(c)
     S1 = -np.expm1(K * log_c) / (1 - c)
     S2 = -np.expm1(2 * K * log_c) / (1 - c * c)
-    return float(np.min((np.exp(K * log_c) * reach + S1) / np.sqrt(S2)))
+    return np.asarray((np.exp(K * log_c) * reach + S1) / np.sqrt(S2))
 
 
 def _one_minus_power(c: float, steps: int) -> float:
