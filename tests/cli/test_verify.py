@@ -82,6 +82,36 @@ def test_a_forged_number_with_a_fitting_digest_is_caught(
     assert "VERIFIED: (" not in run.text
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("requested",), None),
+        (("problem", "loss"), {"kind": "Ridge"}),
+        (("problem", "row_norm"), 1e308),
+        (("problem", "records"), 10**400),
+        (("method",), []),
+        (("statement", "delta"), {}),
+        (("statement", "epsilon"), 10**400),
+        (("event",), {"kind": "Budget"}),
+        (("rows",), {"kind": "Everything"}),
+    ],
+)
+def test_nonsense_with_a_fitting_digest_is_not_verified(
+    sordino: Any, folder: Path, tmp_path: Path, place: tuple[str, ...], value: Any
+) -> None:
+    def change(body: dict[str, Any]) -> None:
+        for key in place[:-1]:
+            body = body[key]
+        body[place[-1]] = value
+
+    path = tmp_path / "c.json"
+    path.write_text(forged((folder / "certificate.json").read_text(), change))
+    run = sordino("verify", path)
+    assert run.code == 1
+    assert "NOT VERIFIED" in run.errors
+    assert "VERIFIED: (" not in run.text
+
+
 def test_a_model_with_somebody_elses_certificate(sordino: Any, model: Path, tmp_path: Path) -> None:
     loaded = load_model(model)
 

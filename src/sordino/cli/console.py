@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,13 +22,13 @@ def complain(text: str) -> None:
     _console("err").print(text, style="bold red", soft_wrap=True, markup=False, highlight=False)
 
 
-def show_table(title: str, headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+def show_table(title: str, headings: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.markup import escape
     from rich.table import Table
 
     say(title, style="bold")
-    table = Table(box=SIMPLE_HEAD)
+    table = Table(box=SIMPLE_HEAD, show_header=any(headings))
     for heading in headings:
         table.add_column(escape(heading), overflow="fold")
     for row in rows:

@@ -9,7 +9,7 @@ import typer
 
 from sordino.budget import Budget, Relation
 from sordino.cli.console import complain, progress, require_folder, say
-from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
+from sordino.cli.options import HUBER_THRESHOLD, L2, Delta, Epsilon, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate
@@ -84,7 +84,7 @@ def _estimator(schema: Schema, settings: dict[str, Any]) -> Any:
     if isinstance(schema.target, ClassTarget):
         return PrivateLogisticRegression(classes=schema.target.classes, **settings)
     # encoded targets lie in [-1, 1]
-    return PrivateHuberRegressor(target_bound=1.0, **settings)
+    return PrivateHuberRegressor(target_bound=1.0, threshold=HUBER_THRESHOLD, **settings)
 
 
 def _report(certificate: Certificate, data: Path, out: Path, separate: Path | None) -> None:
@@ -92,11 +92,11 @@ def _report(certificate: Certificate, data: Path, out: Path, separate: Path | No
         complain(f"NOT PRIVATE, because of --seed. Without it this would be {certificate.statement}")
     else:
         say(certificate.statement, style="bold")
-    say("It protects one record, for this one release, and rests on what you have said is public:")
-    for sentence in certificate.assumed:
-        say(f"  - {sentence}.")
+        say("It protects one record, for this one release, and rests on what you have said is public:")
+        for sentence in certificate.assumed:
+            say(f"  - {sentence}.")
     for note in certificate.notes:
-        say(f"  - {note}")
+        say(f"Note:  {note}")
     say(f"Model: {out}" + ("" if separate is None else f"   Certificate: {separate}"))
     say(f"Next:  sordino verify {out}    (anyone can, without the records)")
     say(f"       sordino predict {out} {data} --out predictions.csv")

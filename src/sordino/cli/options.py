@@ -13,13 +13,17 @@ from sordino.budget import Relation
 Epsilon = Annotated[float, typer.Option(help="How much one record may matter: smaller is more private; 0.1 to 10.")]
 Delta = Annotated[
     float | None,
-    typer.Option(help="The probability mass outside epsilon's promise. [default: 1/n^2; 0 for a pure guarantee]"),
+    typer.Option(help="The probability outside epsilon's promise: 1/n^2 if left out, 0 for a pure guarantee."),
 ]
 Neighbours = Annotated[
     Relation, typer.Option(help="What may change: one record's values (n is public), or whether it is there at all.")
 ]
 MethodName = Annotated[str, typer.Option(help="auto, output-perturbation or noisy-gradient-descent.")]
 L2 = Annotated[float, typer.Option("--l2", help="Strength of the penalty (l2/2)|w|^2 on rows scaled to norm one.")]
+
+HUBER_THRESHOLD = 0.25
+"""Where the loss of a regression turns linear, in halves of the target's range: errors beyond an eighth of the range
+pull with constant force. The noise is proportional to it, and no record is looked at to choose it."""
 
 
 def method_named(name: str) -> Any:

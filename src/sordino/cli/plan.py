@@ -9,7 +9,7 @@ import typer
 
 from sordino.budget import Budget, Relation
 from sordino.cli.console import say, show_table
-from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
+from sordino.cli.options import HUBER_THRESHOLD, L2, Delta, Epsilon, MethodName, Neighbours, method_named
 
 
 def plan(
@@ -62,8 +62,8 @@ def _loss(name: str, classes: int, features: int) -> tuple[Any, Any]:
         case "logistic":
             return Logistic() if classes == 2 else Softmax(classes), Everywhere()
         case "huber":
-            # as `fit` does: targets are mapped to [-1, 1]
-            return Huber(1.0, 1.0), Everywhere()
+            # targets are mapped to [-1, 1]
+            return Huber(HUBER_THRESHOLD, 1.0), Everywhere()
         case "squared":
             return Squared(1.0), Ball(math.sqrt(features))
     raise ValueError(f"loss is {name!r}: it must be logistic, huber or squared.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -18,19 +18,27 @@ def verify(file: Annotated[Path, typer.Argument(help="A model file, or a certifi
     content = file.read_bytes()
     try:
         certificate, findings = _model(file) if content.startswith(b"PK") else _certificate(content)
+        statement = certificate.statement
     except ValueError as error:
-        complain(f"no    {error}")
-        complain("NOT VERIFIED: there is no intact certificate here, so nothing is guaranteed.")
-        raise typer.Exit(1) from None
+        _nothing_to_verify(str(error))
+    except (TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
+        # a stranger's file may hold anything under a digest that fits
+        _nothing_to_verify("this certificate is malformed: its values are not of the kinds a certificate has.")
     for finding in findings:
         say(f"{'yes' if finding.holds else 'NO '}   {finding.sentence}", style="" if finding.holds else "bold red")
     if not all(finding.holds for finding in findings):
         complain("NOT VERIFIED: the guarantee does not hold as stated.")
         raise typer.Exit(1)
-    say(f"VERIFIED: {certificate.statement}", style="bold green")
+    say(f"VERIFIED: {statement}", style="bold green")
     say("It rests on what was taken as public:")
     for sentence in certificate.assumed:
         say(f"  - {sentence}.")
+
+
+def _nothing_to_verify(sentence: str) -> NoReturn:
+    complain(f"NO    {sentence}")
+    complain("NOT VERIFIED: there is no intact certificate here, so nothing is guaranteed.")
+    raise typer.Exit(1)
 
 
 def _model(file: Path) -> tuple[Certificate, tuple[Finding, ...]]:
