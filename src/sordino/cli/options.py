@@ -18,7 +18,7 @@ Delta = Annotated[
 Neighbours = Annotated[
     Relation, typer.Option(help="What may change: one record's values (n is public), or whether it is there at all.")
 ]
-MethodName = Annotated[str, typer.Option(help="auto, output-perturbation or noisy-gradient-descent.")]
+MethodName = Annotated[str, typer.Option(help="auto, or a method: output-perturbation, noisy-gradient-descent, ..")]
 L2 = Annotated[float, typer.Option("--l2", help="Strength of the penalty (l2/2)|w|^2 on rows scaled to norm one.")]
 
 HUBER_THRESHOLD = 0.25
