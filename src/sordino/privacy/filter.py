@@ -34,7 +34,7 @@ class Rule(StrEnum):
     RENYI = "renyi"
 
 
-class BudgetExceeded(RuntimeError):  # noqa: N818 - it says what happened, and not that anybody erred
+class BudgetExceeded(RuntimeError):
     """The next release would cost more than is left; it has not happened."""
 
 

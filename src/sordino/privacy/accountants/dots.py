@@ -56,7 +56,7 @@ def upper(pair: Pair | Pure, grid: Grid) -> Dots:
     """Dominates the pair: mass beyond the grid goes to infinity, mass before it to the first point."""
     if isinstance(pair, Pure):
         return _pure_upper(pair, grid.step)
-    at = _points(pair, grid)
+    at = _points(pair, pair.anchor, grid)
     mass, infinite = connect(pair, _losses(pair.anchor, at, grid.step))
     return Dots(pair.anchor, at, mass, infinite)
 
@@ -70,33 +70,33 @@ def lower(pair: Pair | Pure, grid: Grid) -> Dots:
             # The other way round: losses change sign, and P and Q their roles.
             dots = lower(Removed(rate, shift), grid)
             return Dots(-dots.anchor, -dots.at, dots.mass * np.exp(-dots.losses(grid.step)), 0.0)
-        case Removed(rate) if rate < 1:
-            return _lower_from_bound(pair, grid)
         case _:
-            at = _points(pair, grid)
+            if isinstance(pair, Removed) and pair.rate < 1:
+                crowd = pair.cells(np.array([pair.smallest, pair.smallest + grid.step / 2]))
+                if crowd[0][0] > 0:
+                    return _lower_from_bound(pair, float(crowd[0][0]), float(crowd[1][0]), grid)
+            at = _points(pair, pair.anchor, grid)
             edges = _losses(pair.anchor, at, grid.step)
             touching = (edges[:-1] + edges[1:]) / 2
-            zero = int(np.searchsorted(edges, pair.anchor))
+            zero = int(np.searchsorted(edges, pair.anchor)) if pair.atom > 0 else -1
             corners, mass = _under_tangents(pair, edges, touching, zero, pair.atom)
             return _without_tail(Dots(pair.anchor, at[corners], mass, 0.0), grid)
 
 
-def _lower_from_bound(pair: Removed, grid: Grid) -> Dots:
-    """Much of the mass may crowd at the smallest loss log(1 - q): what lies within half a step is merged into one.
+def _lower_from_bound(pair: Removed, mass: float, excess: float, grid: Grid) -> Dots:
+    """The mass that crowds within half a step of the smallest loss, log(1 - q), is merged into one outcome.
 
     Merging outcomes gives a dominated pair, and its first corner need not be lowered, which would lose mass for good.
     """
-    within = pair.anchor + grid.step / 2
-    mass, excess = pair.cells(np.array([pair.anchor, within]))
-    # log P/Q of the merged outcome, where excess = P - e^anchor Q
-    merged = pair.anchor - math.log1p(-min(float(excess[0] / mass[0]), 0.5)) if mass[0] > 0 else pair.anchor
-    at = _points(pair, grid)
-    at = at[at >= 0]
+    # log P/Q of the merged outcome, where excess = P - (1 - q) Q
+    merged = pair.smallest - math.log1p(-min(excess / mass, 0.5))
+    at = _points(pair, merged, grid)
+    at = np.insert(at[at > 0], 0, 0)
     edges = _losses(merged, at, grid.step)
     # Tangents that touch at the left end of a cell do not lower the corner there either: start so, end in the middle.
     touching = edges[:-1] + np.minimum(0.5, np.arange(len(edges) - 1) / _RAMP) * np.diff(edges)
-    touching[0] = max(within, merged)
-    corners, dots = _under_tangents(pair, edges, touching, 0, float(mass[0]))
+    touching[0] = max(pair.smallest + grid.step / 2, merged)
+    corners, dots = _under_tangents(pair, edges, touching, 0, mass)
     return _without_tail(Dots(merged, at[corners], dots, 0.0), grid)
 
 
@@ -108,7 +108,7 @@ def _without_tail(dots: Dots, grid: Grid) -> Dots:
 
 
 def connect(pair: Pair, edges: Array) -> tuple[Array, float]:
-    """Connect the dots at increasing losses, the anchor among them: the mass at each, and at infinity."""
+    """Connect the dots at increasing losses: the mass at each, and at infinity.  An atom must be among them."""
     mass, excess = pair.cells(np.concatenate(([-np.inf], edges, [np.inf])))
     inside = mass[1:-1]
     # Q is kept when the right end gets (P - e^a Q) / (1 - e^(a - b)); one part in 10^9 more covers its rounding.
@@ -118,15 +118,16 @@ def connect(pair: Pair, edges: Array) -> tuple[Array, float]:
     dots[0] = mass[0]
     dots[:-1] += inside - right
     dots[1:] += right
-    dots[np.searchsorted(edges, pair.anchor)] += pair.atom
+    if pair.atom > 0:
+        dots[np.searchsorted(edges, pair.anchor)] += pair.atom
     return dots, float(mass[-1])
 
 
 def _under_tangents(pair: Pair, edges: Array, touching: Array, atom_at: int, atom: float) -> tuple[Index, Array]:
     """Which edges are corners of the polygon from below, and the masses there.
 
-    Cell i is under the tangent that touches the curve at `touching[i]`; edge `atom_at` has mass `atom` of its own,
-    which for the first edge stands for everything up to the first point of contact.
+    Cell i is under the tangent that touches the curve at `touching[i]`; edge `atom_at` (or none, -1) has mass `atom` of
+    its own, which for the first edge stands for everything up to the first point of contact.
     """
     halves = np.empty(2 * len(edges))
     halves[:-1:2], halves[1:-2:2], halves[-1] = edges, touching, np.inf
@@ -143,7 +144,8 @@ def _under_tangents(pair: Pair, edges: Array, touching: Array, atom_at: int, ato
     in_cell = (Pl - Dl) * np.exp(-edges[:-1]) + (Pr - Dr) * np.exp(-touching)
     last = (mass[-1] - excess[-1]) * math.exp(-edges[-1])
     beyond = np.cumsum(np.append(in_cell, last)[::-1])[::-1]
-    beyond[: atom_at + 1] += atom * math.exp(-edges[atom_at])
+    if atom_at >= 0:
+        beyond[: atom_at + 1] += atom * math.exp(-edges[atom_at])
     # delta(a) - delta(b) = P(cell) - e^a Q(cell) + (e^b - e^a) Q(L >= b)
     drop = Dl - np.expm1(-wl) * Pr + np.exp(-wl) * Dr + width * beyond[1:]
     delta = np.cumsum(np.append(drop, excess[-1])[::-1])[::-1]
@@ -153,7 +155,7 @@ def _under_tangents(pair: Pair, edges: Array, touching: Array, atom_at: int, ato
     from_left = np.insert(np.maximum(0.0, np.expm1(wr) * Pr - np.exp(wr) * Dr), 0, 0.0)
     lowering = np.maximum(from_right, from_left)
     # The polygon ends on the axis, at the last edge where the tangent from the left has not crossed it yet.
-    crossed = np.flatnonzero(delta < from_left * (1 - 1e-9))
+    crossed = np.flatnonzero(delta < from_left * (1 - 1e-6))
     end = int(crossed[0]) - 1 if crossed.size else len(edges) - 1
     lowering = np.minimum(lowering, delta)
     lowering[end] = delta[end]
@@ -171,13 +173,13 @@ def _under_tangents(pair: Pair, edges: Array, touching: Array, atom_at: int, ato
     return corners, beyond[0] * y[corners]
 
 
-def _points(pair: Pair, grid: Grid) -> Index:
-    """Whole numbers of steps from the anchor, 0 among them, that reach over the span of the loss."""
+def _points(pair: Pair, anchor: float, grid: Grid) -> Index:
+    """Whole numbers of steps from the anchor that reach over the span of the loss, 0 among them if it lies there."""
     growth = grid.growth
     low, high = (math.asinh(growth * loss / grid.step) / growth for loss in pair.span(grid.log_above, grid.log_below))
     even = np.arange(min(-1, math.floor(low) - 1), max(1, math.ceil(high) + 1) + 1)
-    at = round(-pair.anchor / grid.step) + np.rint(np.sinh(growth * even) / growth).astype(np.int64)
-    return at if 0 in at else np.insert(at, np.searchsorted(at, 0), 0)
+    at = round(-anchor / grid.step) + np.rint(np.sinh(growth * even) / growth).astype(np.int64)
+    return at if 0 in at or not at[0] < 0 < at[-1] else np.insert(at, np.searchsorted(at, 0), 0)
 
 
 def _losses(anchor: float, at: Index, step: float) -> Array:

@@ -36,7 +36,7 @@ class Profile:
     centre: float
     added: float
     forgone: Array
-    """What could have been wrapped in, for an epsilon at each of the points."""
+    """What could have been wrapped in beyond each of the points."""
 
     def delta(self, epsilon: float) -> float:
         beyond = self.points > epsilon
@@ -67,8 +67,9 @@ class Profile:
     def _sums(self) -> tuple[Array, Array, Array]:
         """Suffix sums of w and of w e^(centre - s), and the profile at the points: A_{>j} - e^(s_j - centre) B_{>j}."""
         heavy = np.cumsum(self.weight[::-1])[::-1]
-        light = np.cumsum((self.weight * np.exp(self.centre - self.points))[::-1])[::-1]
-        profile = np.append(heavy[1:] - np.exp(self.points[:-1] - self.centre) * light[1:], 0.0)
+        light = np.cumsum((self.weight * np.exp(np.minimum(self.centre - self.points, 600.0)))[::-1])[::-1]
+        rise = np.exp(np.minimum(self.points[:-1] - self.centre, 600.0))
+        profile = np.append(heavy[1:] - rise * light[1:], 0.0)
         return heavy, light, profile + self.added - self.forgone
 
     def _within(self, j: int, excess: float, light: float) -> float:
@@ -82,14 +83,18 @@ def epsilon_above(levels: Sequence[Level], delta: float, grain: float) -> float:
     if _out_of_range(levels) > delta:
         return math.inf
     tilt = tilt_for_delta(levels, delta, grain)
+    low, high = 0.0, math.inf
     for _ in range(60):
         profile = _upper_profile(levels, tilt)
         epsilon = profile.epsilon_above(delta)
-        if epsilon > profile.points[0] or profile.points[0] <= 0:
+        if profile.points[0] < epsilon < math.inf or epsilon <= 0:
+            return max(0.0, epsilon * (1 + 1e-10))
+        # The answer lies left or right of the window: look there.
+        low, high = (low, epsilon) if epsilon < math.inf else (float(profile.points[-1]), high)
+        if high - low < 1e-6 * high < math.inf:
             break
-        # The answer lies left of the window: look there.
-        tilt = tilt_for_epsilon(levels, epsilon / 2, grain)
-    return max(0.0, epsilon * (1 + 1e-10))
+        tilt = tilt_for_epsilon(levels, (low + min(high, 3 * low + 1)) / 2, grain)
+    return high
 
 
 def epsilon_below(levels: Sequence[Level], delta: float, grain: float) -> float:
@@ -151,7 +156,7 @@ class _Sum:
     def profile(self, tilt: Tilt, tilted: Array, added: float, wrapped: float) -> Profile:
         # Below the window's centre the factor may overflow; so far left every profile exceeds every delta.
         factor = np.exp(np.minimum(self.K - tilt.t * self.points, 600.0))
-        return Profile(self.points, factor * tilted, tilt.centre, added, wrapped * factor)
+        return Profile(self.points, factor * tilted, tilt.centre, added, wrapped * np.append(factor[1:], 0.0))
 
 
 def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Pair | Pure, Grid], Dots]) -> _Sum:

@@ -45,7 +45,7 @@ class Pair(Protocol):
 
     @property
     def anchor(self) -> float:
-        """The loss near which most of the mass may crowd: it belongs on the grid."""
+        """A loss near which much of the mass may crowd: it belongs on the grid."""
 
     @property
     def atom(self) -> float:
@@ -71,8 +71,12 @@ class Removed:
 
     @property
     def anchor(self) -> float:
-        """log(1 - q), the smallest loss."""
-        return math.log1p(-self.rate) if self.rate < 1 else 0.0
+        return self.loss(0.0) if self.rate < 1 else 0.0
+
+    @property
+    def smallest(self) -> float:
+        """log(1 - q)"""
+        return math.log1p(-self.rate) if self.rate < 1 else -math.inf
 
     @property
     def atom(self) -> float:
@@ -118,8 +122,7 @@ class Added:
 
     @property
     def anchor(self) -> float:
-        """-log(1 - q), the largest loss."""
-        return -math.log1p(-self.rate)
+        return -Removed(self.rate, self.shift).anchor
 
     @property
     def atom(self) -> float:

@@ -41,8 +41,8 @@ _GROWTH = 0.1
 _FARTHEST = -250.0
 """log delta beyond which more digits are not worth having."""
 
-_MOST_POINTS, _MOST_WORK = 2**22, 2**27
-"""Largest transform, and the sum of their lengths; beyond, the grid coarsens and the bounds widen."""
+_MOST_POINTS, _MOST_WORK, _FEWEST = 2**22, 2**23, 2**17
+"""Largest transform, sum of their lengths, and what each may have anyway; beyond, the grid coarsens."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,18 @@ def tilt_for_delta(levels: Sequence[Level], delta: float, grain: float) -> Tilt:
 
 
 def tilt_for_epsilon(levels: Sequence[Level], epsilon: float, grain: float) -> Tilt:
-    """The tilt that centres S on `epsilon`, or none where S is centred above it anyway."""
+    """The tilt that centres S on `epsilon`: none where S is centred above it anyway, less where S hardly reaches it."""
     sketch = _sketch(levels, _FARTHEST)
+
+    def deviation(t: float) -> tuple[float, float]:
+        K, mean, variance = sketch(t)
+        far = _FARTHEST - (K - t * epsilon)
+        return (mean - epsilon, variance) if mean - epsilon >= far else (far, epsilon - mean)
+
     _, mean, variance = sketch(0.0)
     t = 0.0
     if mean < epsilon:
-        start = (epsilon - mean) / _floored(variance, levels)
-        t = _root(lambda t: (sketch(t)[1] - epsilon, sketch(t)[2]), start, _steepest(levels))
+        t = _root(deviation, (epsilon - mean) / _floored(variance, levels), _steepest(levels))
     log_delta = max(_FARTHEST, min(0.0, sketch(t)[0] - t * epsilon))
     return _tilt(levels, sketch, t, log_delta, grain)
 
@@ -118,7 +123,7 @@ def _tilt(levels: Sequence[Level], sketch: Sketch, t: float, log_delta: float, g
         reached = (K - sketch(t - s)[0] - _OUTSIDE) / s
         if reached > bottom:
             bottom, r = reached, t - s
-    most = min(_MOST_POINTS, _MOST_WORK // len(levels))
+    most = max(_FEWEST, min(_MOST_POINTS, _MOST_WORK // len(levels)))
     single = math.sqrt(resolved / releases)
     step = max(grain * single, (top - bottom) / most)
     growth = _GROWTH * min(step / single, 2 * grain)
@@ -144,11 +149,11 @@ def _sketch(levels: Sequence[Level], log_delta: float) -> Sketch:
         if isinstance(pair, Pure):
             edges, mass = np.array([-pair.epsilon, pair.epsilon]), np.array([pair.unlikely, pair.likely])
         else:
-            span = pair.span(log_delta - _ABOVE - margin, -_BELOW - margin)
-            growth, width = 0.02, 0.05 * max(pair.scale, 1e-12 * max(map(abs, span)))
-            low, high = (math.asinh(growth * loss / width) / growth for loss in span)
-            even = np.arange(min(-1, math.floor(low) - 1), max(1, math.ceil(high) + 1) + 1)
-            edges = np.union1d(np.sinh(growth * even) * (width / growth), [pair.anchor])
+            low, high = pair.span(log_delta - _ABOVE - margin, -_BELOW - margin)
+            growth, width = 0.02, 0.05 * max(pair.scale, 1e-12 * (high - low))
+            first, last = (math.asinh(growth * loss / width) / growth for loss in (low, high))
+            inside = np.sinh(growth * np.arange(math.ceil(first), math.floor(last) + 1)) * (width / growth)
+            edges = np.unique(np.clip(np.concatenate(([low, high, pair.anchor], inside)), low, high))
             mass, _ = connect(pair, edges)
         losses.append(edges)
         masses.append(mass)
