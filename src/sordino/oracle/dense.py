@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 _EVERY = np.empty(0, dtype=np.intp)
 # from this many scores per record on, matrix products beat one fused pass per model
 _STACK = 8
-# numbers of the matrix in a task of the fused pass, and in a block of the matrix products
-_TASK, _BLOCK = 1 << 18, 1 << 18
+# numbers of the matrix in a task of the fused pass; numbers and scores in a block of the matrix products
+_TASK, _BLOCK = 1 << 18, 1 << 16
 # scores per record that a task of the matrix products takes on
 _SCORES = 512
 
@@ -180,9 +180,9 @@ class DenseOracle:
     def _tasks(self, count: int, scores: int) -> tuple[list[tuple[slice, int, list[tuple[int, int]]]], int]:
         """(scores, accumulator, blocks of rows) of every task, and the number of accumulators.
 
-        A block fits the second cache and a task's scores of it fit memory, however many models there are.
+        A block of rows with its scores fits the second cache, however many models there are.
         """
-        size = int(np.clip(_BLOCK // max(1, self._X.shape[1]), 64, 2048))
+        size = int(np.clip(_BLOCK // (self._X.shape[1] + min(scores, _SCORES) + 1), 64, 2048))
         blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
         # accumulators together hold at most an eighth of what the matrix holds
         groups = cut(len(blocks), int(np.clip(count // (8 * max(1, scores)), 1, min(16, max(1, len(blocks))))))

@@ -31,7 +31,7 @@ Index = NDArray[np.intp]
 
 _EVERY = np.empty(0, dtype=np.intp)
 # stored entries in a task, and rows that are scored before their slopes are taken
-_TASK, _BLOCK = 1 << 18, 2048
+_TASK, _BLOCK = 1 << 18, 4096
 
 
 class Compressed(NamedTuple):
@@ -187,7 +187,8 @@ class SparseOracle:
         )
         # the rows that fill up the last group must not bring in a NaN
         scores[len(offsets) :] = 0.0
-        return np.split(scores, len(weights))
+        size = len(scores) // len(weights)
+        return [scores[first : first + size] for first in range(0, len(scores), size)]
 
     def _scores(self, weights: list[Array], index: Index, start: int, stop: int) -> Array:
         if weights[0].ndim == 1:

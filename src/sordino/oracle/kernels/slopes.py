@@ -56,7 +56,7 @@ def kernel_of(loss: Loss) -> tuple[int, float]:
 
 
 # exp(x) = 2^k exp(r), k = round(x / log 2), |r| <= log(2)/2: the series up to r^12/12! is exact to 2e-16
-_SERIES = tuple(1 / math.factorial(k) for k in range(12, -1, -1))
+_C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12 = (1 / math.factorial(k) for k in range(13))
 # log 2 in two parts: k times the first, of 32 leading bits, is exact
 _LOG2_HIGH = math.ldexp(math.floor(math.ldexp(math.log(2), 32)), -32)
 _LOG2_LOW = 1.9082149292705877e-10  # log 2 - _LOG2_HIGH
@@ -67,17 +67,21 @@ _ROUND = 1.5 * 2.0**52
 
 @exact
 def exp(x: float) -> float:
-    """e^x for x <= 0 (0 below 1e-307), without branch or call, so that a loop over it becomes vector instructions."""
-    small = x < -708.0
-    x = -708.0 if small else x
+    """e^x for x <= 0, without a branch or a call, so that a loop over it becomes vector instructions."""
+    # from here on down k = -1023, and the bits below are those of 0
+    x = -709.2 if x < -709.2 else x
     shifted = x * _PER_LOG2 + _ROUND
-    whole = shifted - _ROUND
-    r = (x - whole * _LOG2_HIGH) - whole * _LOG2_LOW
-    p = _SERIES[0]
-    for k in range(1, 13):
-        p = p * r + _SERIES[k]
+    k = shifted - _ROUND
+    r = (x - k * _LOG2_HIGH) - k * _LOG2_LOW
+    # in pairs and pairs of pairs: fewer steps wait for each other than from one power to the next
+    r2 = r * r
+    r4 = r2 * r2
+    low = (_C0 + _C1 * r) + r2 * (_C2 + _C3 * r)
+    middle = (_C4 + _C5 * r) + r2 * (_C6 + _C7 * r)
+    high = (_C8 + _C9 * r) + r2 * (_C10 + _C11 * r)
+    series = (low + r4 * middle) + r4 * r4 * (high + r4 * _C12)
     power: float = from_bits((bits_of(shifted) << 52) + (1023 << 52))
-    return 0.0 if small else p * power
+    return series * power
 
 
 @compiled

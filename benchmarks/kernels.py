@@ -1,0 +1,255 @@
+"""How fast clipped gradients are, as ratios to what the same machine does in the same minute.
+
+    python benchmarks/kernels.py            a few minutes, both cores
+    python benchmarks/kernels.py --quick    smaller data, fewer rounds
+
+Every competitor runs in every round, so that a busy machine slows all of them. A ratio is the median over rounds of
+the ratio within a round; seconds are the best of all rounds. `read` adds up all numbers of the matrix with two threads
+and does nothing else: the bound that memory sets. Goals hold for the full size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from numba import njit
+from scipy import sparse
+
+from sordino.losses import Logistic
+from sordino.oracle import linear_oracle
+from sordino.oracle.kernels.pool import share, threads
+from sordino.oracle.linear import cut
+from sordino.oracle.query import Gradient
+from sordino.oracle.rows import Rows
+from sordino.problem import Problem
+
+RESULTS = Path(__file__).parent / "results" / "kernels.json"
+CLIP = 0.5
+
+FIRST_FIT = """
+import sys, time
+import numpy as np
+import numba
+start = time.perf_counter()
+numba.njit(lambda x: x + 1)(1.0)
+own = time.perf_counter() - start
+from sordino.losses import Logistic
+from sordino.oracle.dense import DenseOracle
+from sordino.oracle.rows import Rows
+from sordino.problem import Problem
+X = np.random.default_rng(0).normal(size=(100, 5))
+start = time.perf_counter()
+DenseOracle(X, np.sign(X[:, 0]), Problem(100, 6, Logistic()), Rows(1.0, 0.5)).gradient(np.zeros(6))
+print(time.perf_counter() - start, own)
+"""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is compared: `ours` over `theirs`, at most (or at least) the goal."""
+
+    name: str
+    ours: str
+    theirs: str
+    seconds: float
+    their_seconds: float
+    ratio: float
+    goal: str
+
+
+@njit(nogil=True, fastmath=True)
+def _total(values):
+    total = 0.0
+    for i in range(values.size):
+        total += values[i]
+    return total
+
+
+def reading(X: np.ndarray) -> Callable[[], object]:
+    flat = X.reshape(-1)
+    ranges = cut(len(flat), max(threads(), min(128, len(flat) >> 18)))
+    return lambda: share(lambda part: _total(flat[slice(*ranges[part])]), len(ranges))
+
+
+def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    durations: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            durations[name].append(time.perf_counter() - start)
+    return durations
+
+
+def compare(
+    name: str,
+    durations: dict[str, list[float]],
+    ours: str,
+    theirs: str,
+    goal: str,
+    per: float = 1.0,
+    faster: bool = False,
+) -> Line:
+    pairs = zip(durations[ours], durations[theirs], strict=True)
+    ratios = [b / a if faster else a / b / per for a, b in pairs]
+    return Line(
+        name, ours, theirs, min(durations[ours]), min(durations[theirs]), round(statistics.median(ratios), 3), goal
+    )
+
+
+def records(n: int, d: int, kind: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d), dtype=kind) / kind(np.sqrt(d))
+    return X, rng.choice([-1.0, 1.0], n), rng.standard_normal(d)
+
+
+def two_pass(X: np.ndarray, y: np.ndarray, w: np.ndarray, oracle) -> Callable[[], object]:
+    """The same clipped sum in NumPy: scores, slopes, product with the transpose."""
+    scales, limits, w = oracle._records.scales, CLIP * oracle._records.inverses, w.astype(X.dtype)
+
+    def run() -> object:
+        slopes = -y / (1 + np.exp(y * (scales * (X @ w))))
+        return X.T @ (scales * np.clip(slopes, -limits, limits)).astype(X.dtype)
+
+    return run
+
+
+def dense(n: int, d: int, kind: type, rounds: int, goal: str) -> list[Line]:
+    X, y, w = records(n, d, kind)
+    oracle = linear_oracle(X, y, Problem(n, d, Logistic()), Rows(2.0))
+    label = f"{n:,} x {d} {np.dtype(kind).name}"
+    runs = {
+        "gradient": lambda: oracle._sum(Gradient(w, CLIP)),
+        "read": reading(X),
+        "two-pass NumPy": two_pass(X, y, w, oracle),
+    }
+    durations = in_turn(runs, rounds)
+    return [
+        compare(label, durations, "gradient", "read", goal),
+        compare(label, durations, "gradient", "two-pass NumPy", "times faster, at least 1", faster=True),
+    ]
+
+
+def batches(n: int, d: int, rounds: int) -> list[Line]:
+    X, y, w = records(n, d, np.float64)
+    oracle = linear_oracle(X, y, Problem(n, d, Logistic()), Rows(2.0))
+    batch = np.sort(np.random.default_rng(1).choice(n, n // 20, replace=False))
+    scales, limits = oracle._records.scales, CLIP * oracle._records.inverses
+
+    def plain() -> object:
+        rows, target, scale, limit = X[batch], y[batch], scales[batch], limits[batch]
+        slopes = -target / (1 + np.exp(target * (scale * (rows @ w))))
+        return rows.T @ (scale * np.clip(slopes, -limit, limit))
+
+    durations = in_turn({"batch": lambda: oracle._sum(Gradient(w, CLIP, batch)), "NumPy": plain}, rounds)
+    label = f"5 % of {n:,} x {d} float64"
+    return [compare(label, durations, "batch", "NumPy", "times faster, at least 1", faster=True)]
+
+
+def stack(n: int, d: int, models: int, kind: type, rounds: int) -> list[Line]:
+    X, y, w = records(n, d, kind)
+    oracle = linear_oracle(X, y, Problem(n, d, Logistic()), Rows(2.0))
+    many = np.random.default_rng(1).standard_normal((models, d))
+    name = f"{models} models"
+    durations = in_turn(
+        {name: lambda: oracle._sum(Gradient(many, CLIP)), "one model": lambda: oracle._sum(Gradient(w, CLIP))}, rounds
+    )
+    label = f"{n:,} x {d} {np.dtype(kind).name}, per model"
+    return [compare(label, durations, name, "one model", "at most 0.25", per=models)]
+
+
+def sparse_rows(n: int, d: int, entries: int, rounds: int) -> list[Line]:
+    rng = np.random.default_rng(0)
+    columns = np.sort(rng.integers(0, d, (n, entries)), axis=1).ravel().astype(np.int32)
+    starts = np.arange(0, n * entries + 1, entries, dtype=np.int32)
+    X = sparse.csr_matrix((rng.standard_normal(n * entries) / np.sqrt(entries), columns, starts), shape=(n, d))
+    X.sum_duplicates()
+    y, w = rng.choice([-1.0, 1.0], n), rng.standard_normal(d)
+    oracle = linear_oracle(X, y, Problem(n, d, Logistic()), Rows(2.0))
+    everyone = np.arange(n)
+    many = rng.standard_normal((8, d))
+    runs = {
+        "with transpose": lambda: oracle._sum(Gradient(w, CLIP)),
+        "rows only": lambda: oracle._sum(Gradient(w, CLIP, everyone)),
+        "two-pass SciPy": two_pass(X, y, w, oracle),
+        "8 models": lambda: oracle._sum(Gradient(many, CLIP)),
+    }
+    durations = in_turn(runs, rounds)
+    label = f"{n:,} x {d:,}, {entries} entries a row"
+    return [
+        compare(label, durations, "with transpose", "two-pass SciPy", "times faster, at least 2", faster=True),
+        compare(label, durations, "rows only", "two-pass SciPy", "times faster, at least 1.7", faster=True),
+        compare(f"{label}, per model", durations, "8 models", "with transpose", "none", per=8),
+    ]
+
+
+def first_fit() -> list[Line]:
+    """A new process with an empty and then a filled cache of compiled kernels."""
+    lines = []
+    with tempfile.TemporaryDirectory() as cache:
+        for name, goal in (("first fit, nothing compiled", "at most 2 s"), ("first fit, kernels kept", "none")):
+            run = subprocess.run(
+                [sys.executable, "-c", FIRST_FIT],
+                env={"NUMBA_CACHE_DIR": cache, "PATH": ""},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            ours, own = map(float, run.stdout.split())
+            lines.append(Line(name, "seconds", "an empty Numba function", ours, own, round(ours / own, 3), goal))
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the records and a few rounds; nothing is written"
+    )
+    quick = parser.parse_args().quick
+    large, rounds = (100_000, 5) if quick else (1_000_000, 21)
+    lines = [
+        *dense(large, 100, np.float64, rounds, "at most 1.5"),
+        *dense(32_561, 110, np.float64, 20 * rounds, "at most 2.2"),
+        *dense(large, 100, np.float32, rounds, "none"),
+        *batches(large, 100, rounds),
+        *stack(large, 100, 100, np.float64, max(3, rounds // 4)),
+        *stack(large, 100, 100, np.float32, max(3, rounds // 4)),
+        *sparse_rows(5_000 if quick else 50_000, 47_236, 75, 2 * rounds),
+        *first_fit(),
+    ]
+    for line in lines:
+        print(
+            f"{line.name:42} {line.ours:16} {1e3 * line.seconds:9.2f} ms   {line.theirs:24} "
+            f"{1e3 * line.their_seconds:9.2f} ms   ratio {line.ratio:7.3f}   goal: {line.goal}"
+        )
+    if quick:
+        return
+    settings = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "processors": threads(),
+        "rounds": rounds,
+        "clip": CLIP,
+        "loss": "Logistic",
+        **{name: version(name) for name in ("sordino", "numpy", "scipy", "numba", "threadpoolctl")},
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps({"settings": settings, "lines": [asdict(line) for line in lines]}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
