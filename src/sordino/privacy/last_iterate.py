@@ -39,11 +39,7 @@ def amplification(
     """mu_G of the last iterate; `diameter` is infinite without a bounded domain."""
     if not (std > 0 and math.isfinite(std)):
         raise ValueError(f"std is {std}: noisy gradient descent needs a positive finite one.")
-    factor = min(
-        math.sqrt(steps),
-        contraction_factor(steps, contraction),
-        domain_factor(steps, contraction, diameter / (step_size * gradient_sensitivity)),
-    )
+    factor = last_iterate_factor(steps, contraction, diameter / (step_size * gradient_sensitivity))
     return gradient_sensitivity / std * factor * (1 + 1e-12)
 
 

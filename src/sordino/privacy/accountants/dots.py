@@ -62,25 +62,27 @@ def upper(pair: Pair | Pure, grid: Grid) -> Dots:
 
 
 def lower(pair: Pair | Pure, grid: Grid) -> Dots:
-    """Is dominated by the pair: mass beyond the grid is brought back to it, mass before it is dropped."""
-    match pair:
-        case Pure(epsilon):
-            return _pure_upper(Pure(_steps_within(epsilon, grid.step) * grid.step), grid.step)
-        case Added(rate, shift):
-            # The other way round: losses change sign, and P and Q their roles.
-            dots = lower(Removed(rate, shift), grid)
+    """Is dominated by the pair: mass beyond the grid is brought back to it or dropped, mass before it is dropped."""
+    if isinstance(pair, Pure):
+        return _pure_upper(Pure(_steps_within(pair.epsilon, grid.step) * grid.step), grid.step)
+    if isinstance(pair, Added):
+        dots = _lower(Removed(pair.rate, pair.shift), grid)
+        # The other way round: losses change sign, and P and Q their roles.  What P has lost, Q must not lose.
+        if dots.mass.sum() > 1 - 1e-12:
             return Dots(-dots.anchor, -dots.at, dots.mass * np.exp(-dots.losses(grid.step)), 0.0)
-        case _:
-            if isinstance(pair, Removed) and pair.rate < 1:
-                crowd = pair.cells(np.array([pair.smallest, pair.smallest + grid.step / 2]))
-                if crowd[0][0] > 0:
-                    return _lower_from_bound(pair, float(crowd[0][0]), float(crowd[1][0]), grid)
-            at = _points(pair, pair.anchor, grid)
-            edges = _losses(pair.anchor, at, grid.step)
-            touching = (edges[:-1] + edges[1:]) / 2
-            zero = int(np.searchsorted(edges, pair.anchor)) if pair.atom > 0 else -1
-            corners, mass = _under_tangents(pair, edges, touching, zero, pair.atom)
-            return _without_tail(Dots(pair.anchor, at[corners], mass, 0.0), grid)
+    return _without_tail(_lower(pair, grid), grid)
+
+
+def _lower(pair: Pair, grid: Grid) -> Dots:
+    if isinstance(pair, Removed) and pair.rate < 1:
+        mass, excess = pair.cells(np.array([pair.smallest, pair.smallest + grid.step / 2]))
+        if mass[0] > 0:
+            return _lower_from_bound(pair, float(mass[0]), float(excess[0]), grid)
+    at = _points(pair, pair.anchor, grid)
+    edges = _losses(pair.anchor, at, grid.step)
+    zero = int(np.searchsorted(edges, pair.anchor)) if pair.atom > 0 else -1
+    corners, masses = _under_tangents(pair, edges, (edges[:-1] + edges[1:]) / 2, zero, pair.atom)
+    return Dots(pair.anchor, at[corners], masses, 0.0)
 
 
 def _lower_from_bound(pair: Removed, mass: float, excess: float, grid: Grid) -> Dots:
@@ -97,7 +99,7 @@ def _lower_from_bound(pair: Removed, mass: float, excess: float, grid: Grid) -> 
     touching = edges[:-1] + np.minimum(0.5, np.arange(len(edges) - 1) / _RAMP) * np.diff(edges)
     touching[0] = max(pair.smallest + grid.step / 2, merged)
     corners, dots = _under_tangents(pair, edges, touching, 0, mass)
-    return _without_tail(Dots(merged, at[corners], dots, 0.0), grid)
+    return Dots(merged, at[corners], dots, 0.0)
 
 
 def _without_tail(dots: Dots, grid: Grid) -> Dots:
