@@ -35,13 +35,22 @@ def calibrate(build: Callable[[float], Event], budget: Budget) -> float:
 def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | None:
     """mu(multiplier) = mu(1) / multiplier for Gaussian releases; None if the event is anything else."""
     content = read(build(1.0), budget.relation)
-    if not content.gaussian or content.distance or budget.pure or content.mu == 0:
+    if not content.gaussian or budget.pure or content.mu == 0:
         return None
-    allowed = accountants.gdp_mu(budget.epsilon, budget.delta)
+    # A lattice's distance depends on the noise by less than this factor, and is taken off delta beforehand.  Its share
+    # (1 + e^epsilon) distance grows with epsilon: beyond where it is half of delta a larger epsilon buys nothing.
+    distance = 5 * content.distance
+    epsilon = min(budget.epsilon, math.log(max(1.0, budget.delta / (2 * distance)))) if distance else budget.epsilon
+    left = budget.delta - (1 + math.exp(epsilon)) * distance if distance else budget.delta
+    if left <= 0:
+        return None
+    allowed = accountants.gdp_mu(epsilon, left)
     # A few units in the last place: the event rounds 1 / multiplier^2 and the sum of its parts.
     multiplier = content.mu / allowed * (1 + 1e-14)
-    spent = read(build(multiplier), budget.relation).mu
-    return multiplier if spent <= allowed <= spent * (1 + 1e-9) else None
+    event = build(multiplier)
+    proportional = read(event, budget.relation).mu <= allowed <= read(event, budget.relation).mu * (1 + 1e-6)
+    safe = proportional and accountants.epsilon(event, budget.delta, budget.relation) <= budget.epsilon
+    return multiplier if safe else None
 
 
 def _search(build: Callable[[float], Event], budget: Budget) -> float:
