@@ -76,7 +76,7 @@ def test_slope_and_value_of_softmax(classes):
     np.testing.assert_allclose(totals, want.sum(axis=0), rtol=1e-12, atol=1e-13)
 
     total = np.zeros(1)
-    stack_values(code, parameter, classes, scores.T.copy(), y, ones, ones, offsets, total)
+    stack_values(code, parameter, classes, scores.T.copy(), y, ones, ones, offsets, math.inf, total)
     assert math.isclose(total[0], loss.value(scores, y).sum(), rel_tol=1e-13)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sordino.oracle.kernels.norms import dense_norms
 from sordino.oracle.kernels.pool import one_blas_thread, share
 from sordino.oracle.kernels.stack import stack_coefficients, stack_values
 from sordino.oracle.linear import LinearModel, Records, bounded_records, cut
-from sordino.oracle.query import Gradient
+from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.problem import Problem
@@ -21,6 +22,7 @@ from sordino.problem import Problem
 if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
     from sordino.privacy.randomness import Randomness
+    from sordino.privacy.selection import NoisyMinimum
 
 Array = NDArray[np.float64]
 
@@ -57,12 +59,20 @@ class DenseOracle:
         self._model.allow(query, noise)
         return noise.perturb(self._sum(query), randomness)
 
-    def gradient(self, at: Array) -> Array:
+    def choose(self, query: Choice, selection: NoisyMinimum, randomness: Randomness) -> int:
+        self._model.allow_choice(query, selection)
+        return selection.choose(self._losses(query.points, query.clip) + query.extra, randomness)
+
+    def gradient(self, at: Array, batch: Batch = None) -> Array:
         # clipping at L changes no record that keeps the problem's bounds, and holds the others to them
         problem = self._model.problem
-        return self._sum(Gradient(at, problem.constants.L)) / problem.records
+        return self._sum(Gradient(at, problem.constants.L, batch)) / problem.records
 
     def value(self, at: Array) -> Array:
+        return self._losses(at, math.inf) / self._model.problem.records
+
+    def _losses(self, at: Array, cap: float) -> Array:
+        """sum_i min(l(at; z_i), cap) for every model of the stack."""
         at = np.asarray(at, dtype=np.float64)
         table, offsets = self._model.split(at)
         code, parameter = self._model.kernel
@@ -84,13 +94,14 @@ class DenseOracle:
                     part.scales,
                     part.inverses,
                     offsets[few],
+                    cap,
                     totals,
                 )
             losses[group, few.start // outputs : few.stop // outputs] = totals
 
         with one_blas_thread():
             share(task, len(tasks))
-        return np.asarray(losses.sum(axis=0).reshape(at.shape[:-1]) / self._model.problem.records)
+        return np.asarray(losses.sum(axis=0).reshape(at.shape[:-1]))
 
     def _sum(self, query: Gradient) -> Array:
         at = np.asarray(query.at, dtype=np.float64)

@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from sordino.budget import Relation
 from sordino.oracle.kernels.slopes import kernel_of
-from sordino.oracle.query import Gradient
+from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
 from sordino.problem import Problem
 
 if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
+    from sordino.privacy.selection import NoisyMinimum
 
 Array = NDArray[np.float64]
 
@@ -154,7 +155,7 @@ class LinearModel:
             )
         return index
 
-    def allow(self, query: Gradient, noise: Noise) -> None:
+    def allow(self, query: Gradient | Choice, noise: Noise | NoisyMinimum) -> None:
         """Raise a sentence unless the noise was made for at least this query's sensitivity."""
         if not (math.isfinite(query.clip) and query.clip > 0):
             raise ValueError(f"clip is {query.clip}: a released sum needs a positive finite bound on each record.")
@@ -163,6 +164,15 @@ class LinearModel:
             raise ValueError(
                 f"the query has sensitivity {needed:g} under {self.relation} (clip {query.clip:g}), but the noise was "
                 f"made for {noise.sensitivity:g}: calibrate the noise to the query."
+            )
+
+    def allow_choice(self, query: Choice, selection: NoisyMinimum) -> None:
+        """The same, for a choice, whose noise also depends on the relation."""
+        self.allow(query, selection)
+        if selection.relation is not self.relation:
+            raise ValueError(
+                f"the choice was made for {selection.relation}, but these records are under {self.relation}: "
+                "state the relation of the budget in both."
             )
 
 

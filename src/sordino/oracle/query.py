@@ -24,3 +24,19 @@ class Gradient:
 
     def sensitivity(self, relation: Relation) -> float:
         return relation.distance * self.clip
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """Which j has the least  sum_i min(l(points_j; z_i), clip) + extra_j,  `extra` being public: a penalty's values.
+
+    A record adds between 0 and `clip` to every score, so replacing one moves a score by `clip` at most, and so does
+    adding one, which raises them all.
+    """
+
+    points: NDArray[np.float64]
+    clip: float
+    extra: NDArray[np.float64]
+
+    def sensitivity(self, relation: Relation) -> float:
+        return self.clip

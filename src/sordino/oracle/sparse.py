@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,7 @@ from sordino.oracle.kernels.pool import share
 from sordino.oracle.kernels.sparse import GROUP
 from sordino.oracle.kernels.stack import stack_coefficients, stack_values
 from sordino.oracle.linear import LinearModel, bounded_records, cut
-from sordino.oracle.query import Gradient
+from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.problem import Problem
@@ -25,6 +26,7 @@ from sordino.problem import Problem
 if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
     from sordino.privacy.randomness import Randomness
+    from sordino.privacy.selection import NoisyMinimum
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -64,16 +66,24 @@ class SparseOracle:
         self._model.allow(query, noise)
         return noise.perturb(self._sum(query), randomness)
 
-    def gradient(self, at: Array) -> Array:
+    def choose(self, query: Choice, selection: NoisyMinimum, randomness: Randomness) -> int:
+        self._model.allow_choice(query, selection)
+        return selection.choose(self._losses(query.points, query.clip) + query.extra, randomness)
+
+    def gradient(self, at: Array, batch: Batch = None) -> Array:
         # clipping at L changes no record that keeps the problem's bounds, and holds the others to them
         problem = self._model.problem
-        return self._sum(Gradient(at, problem.constants.L)) / problem.records
+        return self._sum(Gradient(at, problem.constants.L, batch)) / problem.records
 
     def value(self, at: Array) -> Array:
+        return self._losses(at, math.inf) / self._model.problem.records
+
+    def _losses(self, at: Array, cap: float) -> Array:
+        """sum_i min(l(at; z_i), cap) for every model of the stack."""
         at = np.asarray(at, dtype=np.float64)
         table, offsets = self._model.split(at)
-        losses = [self._values(table[few], offsets[few]) for few in self._few(len(table))]
-        return np.asarray(np.concatenate([*losses, []]).reshape(at.shape[:-1]) / self._model.problem.records)
+        losses = [self._values(table[few], offsets[few], cap) for few in self._few(len(table))]
+        return np.asarray(np.concatenate([*losses, []]).reshape(at.shape[:-1]))
 
     def _sum(self, query: Gradient) -> Array:
         at = np.asarray(query.at, dtype=np.float64)
@@ -140,7 +150,7 @@ class SparseOracle:
         share(task, len(ranges))
         return [part.sum(axis=0) for part in sums], slopes.sum(axis=0)
 
-    def _values(self, table: Array, offsets: Array) -> Array:
+    def _values(self, table: Array, offsets: Array, cap: float) -> Array:
         weights = _grouped(table)
         ranges = cut(len(self._records), self._parts(len(self._X.data), 128))
         losses = np.zeros((len(ranges), len(offsets) // self._model.outputs))
@@ -159,6 +169,7 @@ class SparseOracle:
                     part.scales,
                     part.inverses,
                     offsets,
+                    cap,
                     losses[number],
                 )
 

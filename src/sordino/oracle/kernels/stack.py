@@ -89,9 +89,10 @@ def stack_values(
     scales: Array,
     inverses: Array,
     offsets: Array,
+    cap: float,
     totals: Array,
 ) -> None:
-    """Adds every model's loss, summed over the block, to `totals`. Records that are not finite add nothing."""
+    """Adds every model's losses, none above `cap`, to `totals`. Records that are not finite add nothing."""
     records = scores.shape[1]
     top, total = np.empty(records), np.empty(records)
     for j in range(0, scores.shape[0], outputs):
@@ -109,4 +110,4 @@ def stack_values(
                 a = score(scores[j, i], scales[i], offsets[j])
                 loss = value(code, p, a, y[i])
             if inverses[i] > 0.0 and abs(loss) < math.inf:
-                totals[j // outputs] += loss
+                totals[j // outputs] += loss if loss < cap else cap
