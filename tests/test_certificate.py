@@ -7,7 +7,7 @@ import pytest
 
 from sordino import wire
 from sordino.budget import Budget, Relation
-from sordino.certificate import Certificate, verify
+from sordino.certificate import Certificate, state, verify
 from sordino.domains import Ball
 from sordino.losses import Huber, Logistic, Softmax, Squared
 from sordino.methods import NoisyGradientDescent, OutputPerturbation
@@ -115,11 +115,15 @@ def test_every_altered_number_breaks_the_digest():
         ("requested", "epsilon", 2),
         ("method", "steps", 3),
         ("event", "distance", 2),
+        ("rows", "norm", 1e300),
     ],
 )
 def test_a_forged_number_is_caught_by_planning_and_accounting_again(part, field, change):
     body = body_of(certify())
     body[part][field] *= change
+    # a careful forger also corrects the text
+    stated = body["statement"]
+    stated["text"] = state(stated["epsilon"], stated["delta"], Relation(stated["relation"]))
     assert not all(finding.holds for finding in verify(forged(body)))
 
 
@@ -129,6 +133,31 @@ def test_forged_noise_is_caught():
     assert not all(finding.holds for finding in verify(forged(body)))
     body = body_of(certify())
     body["event"]["event"]["mu"] /= 2
+    assert not all(finding.holds for finding in verify(forged(body)))
+
+
+def test_a_text_that_says_more_than_the_numbers_is_caught():
+    body = body_of(certify())
+    body["statement"]["text"] = body["statement"]["text"].replace("e^1", "e^0.1")
+    with pytest.raises(ValueError, match="contradicts itself"):
+        forged(body)
+
+
+@pytest.mark.parametrize("part", ["problem", "requested", "method", "rows", "event", "plan"])
+@pytest.mark.parametrize("nonsense", [{"kind": "Ridge", "strength": 1.0}, 7, [], "x", {}, 10**400])
+def test_nonsense_under_a_fitting_digest_is_not_verified(part, nonsense):
+    body = body_of(certify())
+    body[part] = nonsense
+    try:
+        findings = verify(forged(body))
+    except ValueError:
+        return
+    assert not all(finding.holds for finding in findings)
+
+
+def test_bits_from_elsewhere_are_not_verified():
+    body = body_of(certify())
+    body["randomness"] = "a trusted friend"
     assert not all(finding.holds for finding in verify(forged(body)))
 
 

@@ -22,11 +22,13 @@ from sordino.methods import METHODS
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy import events
-from sordino.privacy.accountants import Guarantee, guarantee, second_opinion
+from sordino.privacy.accountants import LOOSE, Guarantee, guarantee, second_opinion
+from sordino.privacy.randomness import SYSTEM
 from sordino.problem import Problem
 
 FORMAT = "sordino certificate"
 VERSION = 1
+UNIT = "one record"
 
 _SLACK = 1e-3
 """How far two accountants' discretisations may lie apart."""
@@ -36,6 +38,18 @@ _PUBLIC_KINDS: dict[str, type] = {
     **METHODS,
     **{kind.__name__: kind for kind in (Budget, Problem, Ridge, BoundedPenalty, Everywhere, Ball, Rows)},
 }
+
+
+def state(epsilon: float, delta: float, relation: Relation) -> str:
+    """The guarantee in words."""
+    change = {
+        Relation.REPLACE_ONE: "replacing any one record by any other",
+        Relation.ADD_REMOVE: "adding or removing any one record",
+    }[relation]
+    return (
+        f"({epsilon:.6g}, {delta:.6g})-differential privacy: {change} changes the probability of every outcome by at "
+        f"most a factor e^{epsilon:.6g}, up to {delta:.6g}."
+    )
 
 
 @dataclass(frozen=True)
@@ -62,14 +76,7 @@ class Certificate:
 
     @property
     def statement(self) -> str:
-        change = {
-            Relation.REPLACE_ONE: "replacing any one record by any other",
-            Relation.ADD_REMOVE: "adding or removing any one record",
-        }[self.relation]
-        return (
-            f"({self.epsilon:.6g}, {self.delta:.6g})-differential privacy: {change} changes the probability of every "
-            f"outcome by at most a factor e^{self.epsilon:.6g}, up to {self.delta:.6g}."
-        )
+        return state(self.epsilon, self.delta, self.relation)
 
     def to_json(self) -> str:
         body = {
@@ -79,7 +86,7 @@ class Certificate:
                 "epsilon": wire.to_plain(self.epsilon),
                 "delta": self.delta,
                 "relation": self.relation.value,
-                "unit": "one record",
+                "unit": UNIT,
                 "text": self.statement,
             },
             "requested": wire.to_plain(self.requested),
@@ -119,7 +126,7 @@ class Certificate:
             raise ValueError("this certificate was altered or damaged: its digest does not match its content.")
         try:
             statement, accounting = body["statement"], body["accounting"]
-            return Certificate(
+            certificate = Certificate(
                 epsilon=float(statement["epsilon"]),
                 delta=statement["delta"],
                 relation=Relation(statement["relation"]),
@@ -138,8 +145,26 @@ class Certificate:
                 versions=body["versions"],
                 created=body["created"],
             )
-        except (KeyError, TypeError) as error:
+            certificate._require_kinds()
+            if (statement["text"], statement["unit"]) != (certificate.statement, UNIT):
+                raise ValueError("this certificate contradicts itself: its text does not say what its numbers say.")
+        except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
             raise ValueError(f"this certificate is incomplete: {error!r} is missing or malformed.") from None
+        return certificate
+
+    def _require_kinds(self) -> None:
+        """A file may hold any known kind in any place; only one fits."""
+        fits = (
+            isinstance(self.requested, Budget)
+            and isinstance(self.problem, Problem)
+            and type(self.problem.loss).__name__ in LOSSES
+            and isinstance(self.problem.penalty, Ridge | BoundedPenalty)
+            and isinstance(self.problem.domain, Everywhere | Ball)
+            and type(self.method).__name__ in METHODS
+            and (self.rows is None or isinstance(self.rows, Rows))
+        )
+        if not fits:
+            raise ValueError("this certificate is malformed: its values are not of the kinds a certificate has.")
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Certificate:
@@ -156,7 +181,15 @@ class Finding:
 
 def verify(certificate: Certificate) -> tuple[Finding, ...]:
     """Every check; the guarantee stands if all of them hold."""
-    return (_planned_again(certificate), *_accounted_again(certificate), _randomness(certificate))
+    try:
+        return (
+            _planned_again(certificate),
+            *_accounted_again(certificate),
+            *_rows(certificate),
+            _randomness(certificate),
+        )
+    except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        return (Finding(False, f"the numbers of this certificate cannot be worked with: {error}"),)
 
 
 def _planned_again(certificate: Certificate) -> Finding:
@@ -164,8 +197,10 @@ def _planned_again(certificate: Certificate) -> Finding:
         plan = certificate.method.plan(certificate.problem, certificate.requested)
     except ValueError as error:
         return Finding(False, f"the method refuses the public facts of this certificate: {error}")
-    same = _close(wire.to_plain(plan), certificate.plan) and _close(
-        events.to_json(plan.event), events.to_json(certificate.event)
+    same = (
+        _close(wire.to_plain(plan), certificate.plan)
+        and _close(events.to_json(plan.event), events.to_json(certificate.event))
+        and (certificate.requested.delta, certificate.requested.relation) == (certificate.delta, certificate.relation)
     )
     if same:
         return Finding(True, "planning again from the public facts gives the same numbers and the same event.")
@@ -173,27 +208,40 @@ def _planned_again(certificate: Certificate) -> Finding:
 
 
 def _accounted_again(certificate: Certificate) -> list[Finding]:
-    stated = f"({certificate.epsilon:.6g}, {certificate.delta:.6g})"
-    first = guarantee(certificate.event, certificate.delta, certificate.relation)
-    found = [_covers(first, certificate, stated, slack=1e-9)]
-    second = second_opinion(certificate.event, certificate.delta, certificate.relation, first.accountant)
-    if second is not None:
-        found.append(_covers(second, certificate, stated, slack=_SLACK))
-    return found
+    event, delta, relation = certificate.event, certificate.delta, certificate.relation
+    first = guarantee(event, delta, relation)
+    found = [_covers(first, certificate, slack=1e-9)]
+    second = second_opinion(event, delta, relation, first.accountant)
+    if second is None:
+        return found
+    if second.accountant == LOOSE:
+        # an upper bound by a coarser method neither confirms nor refutes a smaller one
+        return [
+            *found,
+            Finding(True, f"the {second.accountant} accountant, which is coarser, finds {second.epsilon:.6g}."),
+        ]
+    return [*found, _covers(second, certificate, slack=_SLACK)]
 
 
-def _covers(again: Guarantee, certificate: Certificate, stated: str, slack: float) -> Finding:
+def _covers(again: Guarantee, certificate: Certificate, slack: float) -> Finding:
     holds = again.epsilon <= certificate.epsilon * (1 + slack)
+    stated = f"({certificate.epsilon:.6g}, {certificate.delta:.6g})"
     verb = "confirms" if holds else "does not confirm"
     return Finding(
         holds, f"the {again.accountant} accountant {verb} {stated}: it finds epsilon {again.epsilon:.6g} for the event."
     )
 
 
+def _rows(certificate: Certificate) -> list[Finding]:
+    if certificate.rows is None or certificate.rows.norm <= certificate.problem.row_norm * (1 + 1e-12):
+        return []
+    return [Finding(False, "rows were allowed a larger norm than the one the noise was planned for.")]
+
+
 def _randomness(certificate: Certificate) -> Finding:
-    if "not private" in certificate.randomness:
-        return Finding(False, f"the noise is known to whoever knows the seed ({certificate.randomness}).")
-    return Finding(True, f"the noise came from: {certificate.randomness}.")
+    if certificate.randomness == SYSTEM:
+        return Finding(True, f"the noise came from: {certificate.randomness}.")
+    return Finding(False, f"the noise did not come from the operating system, but from: {certificate.randomness}.")
 
 
 def _close(one: Any, other: Any) -> bool:

@@ -70,6 +70,8 @@ def digest(plain: Any) -> str:
 def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """The whole new file, or the old one untouched: a full disk or a crash never leaves half of it."""
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target} cannot be written: the folder {target.parent} does not exist.")
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

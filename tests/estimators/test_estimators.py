@@ -31,8 +31,8 @@ ESTIMATORS = (PrivateLogisticRegression, PrivateHuberRegressor, PrivateLinearReg
 @parametrize_with_checks(
     [
         PrivateLogisticRegression(epsilon=1e5, row_norm=10.0),
-        PrivateHuberRegressor(epsilon=1e5, row_norm=10.0, target_bound=5.0, threshold=5.0),
-        PrivateLinearRegression(epsilon=1e5, row_norm=10.0, target_bound=5.0),
+        PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0),
+        PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, weight_norm=1.5),
     ]
 )
 def test_scikit_learn_contract(estimator, check):

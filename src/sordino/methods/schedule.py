@@ -18,8 +18,9 @@ import math
 import numpy as np
 
 from sordino.budget import Budget, Relation
-from sordino.privacy.accountants import gdp_mu
+from sordino.privacy.calibrate import calibrate
 from sordino.privacy.last_iterate import last_iterate_factor
+from sordino.privacy.noise import GaussianNoise
 from sordino.problem import Problem
 
 FEWEST_STEPS = 25
@@ -60,7 +61,8 @@ def balanced_descent(
     """(T, eta) of the least predicted excess; a number that is given stays as it is."""
     beta = problem.constants.beta
     R0 = expected_radius(problem, radius)
-    mu_G = gdp_mu(budget.epsilon, budget.delta)
+    # of one release on its lattice, which is what even a huge epsilon can buy
+    mu_G = 1 / calibrate(lambda m: GaussianNoise.at(m, 1.0, problem.dim).event, budget)
 
     def excess(T: int, eta: float) -> float:
         return predicted_excess(problem, budget.relation, mu_G, T, eta, R0)

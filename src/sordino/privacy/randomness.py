@@ -33,6 +33,9 @@ _BUFFER = 512
 _SPARE = 2  # words that the cipher wants free behind its output
 _ZEROS = bytes(8 * BLOCK)
 
+SYSTEM, SEEDED = "operating system, AES-256-CTR", "seeded: not private"
+"""Where bits come from, as certificates state it."""
+
 
 class Stream:
     """An endless sequence of 64-bit words under one 256-bit key. Safe to share between threads."""
@@ -166,7 +169,7 @@ class Randomness:
 
     def describe(self) -> str:
         """As the certificate states it."""
-        return "seeded: not private" if self.is_seeded else "operating system, AES-256-CTR"
+        return SEEDED if self.is_seeded else SYSTEM
 
 
 def _derive(key: bytes, purpose: bytes) -> bytes:

@@ -24,6 +24,7 @@ from sordino.privacy.events import Event
 
 __all__ = [
     "ACCOUNTANTS",
+    "LOOSE",
     "OPINIONS",
     "Accountant",
     "Guarantee",
@@ -60,6 +61,10 @@ ACCOUNTANTS: tuple[Accountant, ...] = (GaussianAccountant(), LossAccountant(), R
 
 OPINIONS: tuple[Accountant, ...] = (GaussianAccountant(), LossAccountant(), IndependentAccountant(), RenyiAccountant())
 """Who is asked for a second opinion, tightest first."""
+
+
+LOOSE = ACCOUNTANTS[-1].name
+"""The one that others may undercut by far."""
 
 
 @dataclass(frozen=True)
