@@ -202,6 +202,7 @@ def test_a_dense_matrix_is_neither_copied_nor_changed():
         ask(oracle, np.ones(problem.dim), 0.1)
         assert np.shares_memory(oracle._X, matrix)
         assert matrix.flags.writeable
+        assert not oracle._X.flags.writeable
         np.testing.assert_array_equal(matrix, before)
         np.testing.assert_array_equal(y, targets)
 

@@ -98,6 +98,22 @@ def test_poisoned_records_stay_within_the_clip(loss, rho, storage):
         assert np.isfinite(oracle.value(np.tile(w, (9, 1)))).all()
 
 
+@pytest.mark.parametrize("storage", ["dense64", "csr64"])
+def test_an_infinite_score_counts_where_its_slope_is_finite(storage):
+    X = STORAGE[storage](np.array([[1e200, 0.0]]))
+    w = np.array([1e200, 0.0])
+    for at in (w, np.tile(w, (9, 1))):
+        squared = linear_oracle(X, [1.0], _alone(Squared(1.0)), Rows(1.0))
+        assert not squared._sum(Gradient(at, 0.5)).any()
+        for y, want in ((1.0, 0.0), (-1.0, 0.5)):
+            got = linear_oracle(X, [y], _alone(Logistic()), Rows(1.0))._sum(Gradient(at, 0.5))
+            np.testing.assert_allclose(got, np.broadcast_to([want, 0.0], at.shape), rtol=1e-12)
+
+
+def _alone(loss):
+    return Problem(1, 2, loss, domain=Ball(1.0))
+
+
 def test_norms_are_right_at_every_size():
     """A row over the bound by any factor is brought to it: neither lost to overflow nor let through by underflow."""
     for size in 10.0 ** np.arange(-300, 276, 25):

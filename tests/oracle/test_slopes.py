@@ -80,6 +80,32 @@ def test_slope_and_value_of_softmax(classes):
     assert math.isclose(total[0], loss.value(scores, y).sum(), rel_tol=1e-13)
 
 
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_a_score_that_is_not_a_number_counts_for_nothing(loss):
+    code, parameter = slopes.kernel_of(loss)
+    ones, offsets, totals = np.ones(3), np.zeros(loss.outputs), np.zeros(loss.outputs)
+    scores = np.full((loss.outputs, 3), 0.25)
+    scores[0, 1] = np.nan
+    values, alone = np.zeros(1), np.zeros(1)
+    stack_values(code, parameter, loss.outputs, scores.copy(), ones, ones, ones, offsets, math.inf, values)
+    stack_values(
+        code, parameter, loss.outputs, scores[:, :1].copy(), ones[:1], ones[:1], ones[:1], offsets, math.inf, alone
+    )
+    assert values[0] == 2 * alone[0]
+    stack_coefficients(code, parameter, loss.outputs, scores, ones, ones, ones, offsets, 1.0, totals)
+    assert not scores[:, 1].any()
+    assert scores[:, 0].any()
+    np.testing.assert_allclose(totals, 2 * scores[:, 0], rtol=1e-15)
+
+
+def test_a_record_that_counts_for_nothing_leaves_not_even_an_underflow():
+    """p = 1e-200 squares to zero: a norm of 0 must not be taken for a gradient within the bound."""
+    scores, totals = np.array([[0.0], [-460.0]]), np.zeros(2)
+    stack_coefficients(slopes.SOFTMAX, 0.0, 2, scores, np.zeros(1), np.ones(1), np.zeros(1), np.zeros(2), 1.0, totals)
+    assert not scores.any()
+    assert not totals.any()
+
+
 def test_kept_kernels_carry_the_stamp_of_all_kernel_sources():
     """Otherwise an edit of one file would leave old machine code in another (see native.py)."""
     stamp = slopes.coefficients._cache._cache_file._source_stamp
