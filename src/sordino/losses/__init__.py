@@ -1,0 +1,41 @@
+r"""Losses of a linear model: l(w; x, y) = phi(<w, x>, y), and the softmax loss with one score per class.
+
+Every class states its formula and the constants that decide the noise, for rows with |x| <= R:
+
+    lipschitz(R, D)    bound on |grad l| over all records (and over |w| <= D where that is needed)
+    smoothness(R)      bound on |Hessian l|, infinite for a loss with a kink
+    trace(R)           bound on the Hessian's trace: what isotropic noise in w costs, twice over
+    at_zero            bound on l(0; x, y), the value at w = 0
+
+The bounds hold for every possible record, so they may be printed. None of them is ever measured.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sordino.losses.kinked import Absolute, EpsilonInsensitive, Hinge, Pinball
+from sordino.losses.protocol import Array, Loss, Step
+from sordino.losses.smooth import Huber, HuberisedHinge, Logistic, Squared
+from sordino.losses.softmax import Softmax
+
+LOSSES: dict[str, Any] = {
+    kind.__name__: kind
+    for kind in (Logistic, Softmax, Squared, Huber, HuberisedHinge, Hinge, Absolute, Pinball, EpsilonInsensitive)
+}
+
+__all__ = [
+    "LOSSES",
+    "Absolute",
+    "Array",
+    "EpsilonInsensitive",
+    "Hinge",
+    "Huber",
+    "HuberisedHinge",
+    "Logistic",
+    "Loss",
+    "Pinball",
+    "Softmax",
+    "Squared",
+    "Step",
+]
