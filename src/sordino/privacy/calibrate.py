@@ -54,10 +54,9 @@ def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | Non
 
 
 def _search(build: Callable[[float], Event], budget: Budget) -> float:
-    if accountants.ACCOUNTANTS[0].supports(build(1.0), budget.relation):
-        roughly = _excess(build, budget, accountants.epsilon)
-    else:
-        roughly = _excess(build, budget, _COARSE.epsilon)
+    sampled = read(build(1.0), budget.relation).sampled
+    coarse = sampled and _COARSE.supports(build(1.0), budget.relation)
+    roughly = _excess(build, budget, _COARSE.epsilon if coarse else accountants.epsilon)
     low, high, slope = _narrow(roughly, budget)
 
     # From here on the tightest accountant.  The coarse one errs upwards, so `high` is on the safe side.

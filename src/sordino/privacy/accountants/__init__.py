@@ -18,6 +18,7 @@ from typing import Protocol
 from sordino.budget import Relation
 from sordino.privacy.accountants.gdp import GaussianAccountant, gdp_delta, gdp_epsilon, gdp_mu
 from sordino.privacy.accountants.independent import IndependentAccountant
+from sordino.privacy.accountants.objective import ObjectiveAccountant
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import RenyiAccountant
 from sordino.privacy.events import Event
@@ -56,7 +57,12 @@ class Accountant(Protocol):
         """How far an `epsilon` of this accountant may lie above the exact one; None if that is not known."""
 
 
-ACCOUNTANTS: tuple[Accountant, ...] = (GaussianAccountant(), LossAccountant(), RenyiAccountant())
+ACCOUNTANTS: tuple[Accountant, ...] = (
+    GaussianAccountant(),
+    LossAccountant(),
+    ObjectiveAccountant(),
+    RenyiAccountant(),
+)
 """Who is asked for the guarantee, tightest first."""
 
 OPINIONS: tuple[Accountant, ...] = (GaussianAccountant(), LossAccountant(), IndependentAccountant(), RenyiAccountant())
@@ -133,5 +139,6 @@ def _supporting(event: Event, relation: Relation) -> Iterator[Accountant]:
 def _nobody(relation: Relation) -> str:
     return (
         f"no accountant supports this event under {relation}: fixed-size batches have no meaning where the number of "
-        "records is private. Use Poisson sampling, or the replace_one relation."
+        "records is private (use Poisson sampling, or the replace_one relation), and objective perturbation is not "
+        "accounted for together with other events."
     )

@@ -28,6 +28,8 @@ class Content:
     sampled: tuple[tuple[PoissonSampled | FixedSizeSampled, int], ...]
     distance: float
     """Total variation distance from what was accounted to what was run."""
+    special: tuple[tuple[Event, int], ...] = ()
+    """Events that only an accountant of their own knows."""
 
     @property
     def epsilons(self) -> float:
@@ -35,7 +37,7 @@ class Content:
 
     @property
     def gaussian(self) -> bool:
-        return not self.pure and not self.sampled
+        return not (self.pure or self.sampled or self.special)
 
     @property
     def largest_loss(self) -> float:
@@ -53,6 +55,7 @@ def read(event: Event, relation: Relation) -> Content:
     squares: list[float] = []
     pure: list[tuple[PureDP, int]] = []
     sampled: list[tuple[PoissonSampled | FixedSizeSampled, int]] = []
+    special: list[tuple[Event, int]] = []
     for leaf, count in leaves.items():
         match leaf:
             case Gaussian(multiplier):
@@ -68,18 +71,21 @@ def read(event: Event, relation: Relation) -> Content:
             case PoissonSampled() | FixedSizeSampled():
                 sampled.append((leaf, count))
             case _:
-                raise TypeError(f"{leaf!r} is not an elementary privacy event.")
-    return Content(math.sqrt(math.fsum(squares)), tuple(pure), tuple(sampled), distance)
+                special.append((leaf, count))
+    return Content(math.sqrt(math.fsum(squares)), tuple(pure), tuple(sampled), distance, tuple(special))
 
 
 def samplable(event: Event, relation: Relation) -> bool:
-    """Whether the sampling in the event has a meaning under the relation."""
-    return relation is Relation.REPLACE_ONE or not read(event, relation).fixed_size
+    """Whether every part of the event is a general one, and its sampling has a meaning under the relation."""
+    content = read(event, relation)
+    return not content.special and (relation is Relation.REPLACE_ONE or not content.fixed_size)
 
 
 def read_samplable(event: Event, relation: Relation) -> Content:
     """`read`, for accountants that know every event which has a meaning."""
     content = read(event, relation)
+    if content.special:
+        raise ValueError(f"{type(content.special[0][0]).__name__} is not accounted for together with other events.")
     if relation is Relation.ADD_REMOVE and content.fixed_size:
         raise ValueError(
             "fixed-size batches cannot be accounted for under add_remove, where the number of records is private: "

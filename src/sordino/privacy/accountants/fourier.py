@@ -78,8 +78,8 @@ class Profile:
         return min(max(epsilon, float(self.points[j - 1])), float(self.points[j]))
 
 
-def epsilon_above(levels: Sequence[Level], delta: float, grain: float) -> float:
-    """An upper bound of the composed epsilon at delta > 0."""
+def epsilon_above(levels: Sequence[Level], delta: float, grain: float, enough: float) -> float:
+    """An upper bound of the composed epsilon at delta > 0; once it is `enough`, it need not be sharp."""
     if _out_of_range(levels) > delta:
         return math.inf
     tilt = tilt_for_delta(levels, delta, grain)
@@ -91,7 +91,7 @@ def epsilon_above(levels: Sequence[Level], delta: float, grain: float) -> float:
             return max(0.0, epsilon * (1 + 1e-10))
         # The answer lies left or right of the window: look there.
         low, high = (low, epsilon) if epsilon < math.inf else (float(profile.points[-1]), high)
-        if high - low < 1e-6 * high < math.inf:
+        if high <= enough or high - low < 1e-6 * high < math.inf:
             break
         tilt = tilt_for_epsilon(levels, (low + min(high, 3 * low + 1)) / 2, grain)
     return high

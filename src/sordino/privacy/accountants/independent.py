@@ -33,7 +33,7 @@ class IndependentAccountant:
 
     def supports(self, event: Event, relation: Relation) -> bool:
         content = read(event, relation)
-        few = len(content.pure) + len(content.sampled) <= _MOST_PARTS
+        few = not content.special and len(content.pure) + len(content.sampled) <= _MOST_PARTS
         return few and all(isinstance(part, PoissonSampled) for part, _ in content.sampled)
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:

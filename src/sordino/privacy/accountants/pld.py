@@ -49,7 +49,10 @@ class LossAccountant:
         def inner(delta: float) -> float:
             if delta == 0 or limit == 0:
                 return limit
-            return min(limit, max(epsilon_above(levels, delta, self.grain) for levels in ways))
+            worst = 0.0
+            for levels in ways:
+                worst = max(worst, epsilon_above(levels, delta, self.grain, worst))
+            return min(limit, worst)
 
         return smallest_epsilon(inner, delta, content.distance)
 

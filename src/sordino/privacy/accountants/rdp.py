@@ -121,6 +121,7 @@ def _between_orders(whole: Array, cumulants: Array) -> Array:
     return rho
 
 
+@lru_cache(maxsize=256)
 def _poisson_removed(q: float, z: float) -> Array:
     alpha, k = _WHOLE[:, None], np.arange(2.0, _WHOLE[-1] + 1)
     x = k * (k - 1) / (2 * z**2)
@@ -132,6 +133,7 @@ def _poisson_removed(q: float, z: float) -> Array:
     return _between_orders(_WHOLE, np.logaddexp(0.0, excess))
 
 
+@lru_cache(maxsize=256)
 def _poisson_replaced(q: float, shift: float) -> Array:
     whole = _WHOLE[_WHOLE * shift <= 100]
     if not whole.size:

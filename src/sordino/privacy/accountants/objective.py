@@ -22,17 +22,21 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from sordino.budget import Relation
+from sordino.privacy.accountants.content import check_delta, check_epsilon, smallest_epsilon, total_delta
+from sordino.privacy.events import Event, ObjectivePerturbed, flatten
 
-_ANGLES = np.linspace(0, math.pi / 4, 200)
+_ANGLES = np.linspace(0, math.pi / 4, 33)
 """Splits a_1 = m cos, a_2 = m sin of the squared shift between the two diagonals."""
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 
 
 def _log_shift(epsilon: NDArray[np.float64] | float, m: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -72,3 +76,60 @@ def objective_delta(epsilon: float, kappa: float, multiplier: float, relation: R
     # at the collinear split the second line does not exist
     other[0] = 0.0
     return min(1.0, float((one + other).max()))
+
+
+@dataclass(frozen=True)
+class ObjectiveAccountant:
+    """One objective perturbation, and nothing beside it."""
+
+    name: str = "objective"
+
+    def supports(self, event: Event, relation: Relation) -> bool:
+        leaves, _ = flatten(event)
+        return len(leaves) == 1 and all(
+            isinstance(leaf, ObjectivePerturbed) and count == 1 for leaf, count in leaves.items()
+        )
+
+    def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
+        check_delta(delta)
+        (happened,), distance = flatten(event)
+        assert isinstance(happened, ObjectivePerturbed)
+        return smallest_epsilon(lambda d: self._epsilon(happened, d, relation), delta, distance)
+
+    def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
+        check_epsilon(epsilon)
+        (happened,), distance = flatten(event)
+        assert isinstance(happened, ObjectivePerturbed)
+        return total_delta(lambda e: _delta(happened, e, relation), epsilon, distance)
+
+    def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
+        """The profile is a bound, not the exact one, and how far above it lies is not known."""
+        return None
+
+    def _epsilon(self, event: ObjectivePerturbed, delta: float, relation: Relation) -> float:
+        if delta <= 0:
+            return math.inf
+        if _delta(event, 0.0, relation) <= delta:
+            return 0.0
+        high = 1.0
+        while _delta(event, high, relation) > delta:
+            high *= 2
+            if high > 1e6:
+                return math.inf
+
+        def excess(epsilon: float) -> float:
+            return math.log(max(_delta(event, epsilon, relation), 1e-300) / delta)
+
+        epsilon = float(brentq(excess, 0.0, high, rtol=1e-10))
+        # to the private side of the root
+        while _delta(event, epsilon, relation) > delta:
+            epsilon *= 1 + 1e-9
+        return epsilon
+
+
+def _delta(event: ObjectivePerturbed, epsilon: float, relation: Relation) -> float:
+    # quadrature and rounding are below 1e-9 relative
+    found = objective_delta(
+        epsilon, event.curvature_ratio, event.multiplier, relation, m_out=1 / event.output_multiplier
+    )
+    return min(1.0, found * (1 + 1e-8))
