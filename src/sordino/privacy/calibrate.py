@@ -49,8 +49,11 @@ def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | Non
     multiplier = content.mu / allowed * (1 + 1e-14)
     event = build(multiplier)
     proportional = read(event, budget.relation).mu <= allowed <= read(event, budget.relation).mu * (1 + 1e-6)
-    safe = proportional and accountants.epsilon(event, budget.delta, budget.relation) <= budget.epsilon
-    return multiplier if safe else None
+    if not proportional:
+        return None
+    spent = accountants.epsilon(event, budget.delta, budget.relation)
+    tight = epsilon < budget.epsilon or spent >= (1 - _SLACK) * budget.epsilon
+    return multiplier if tight and spent <= budget.epsilon else None
 
 
 def _search(build: Callable[[float], Event], budget: Budget) -> float:

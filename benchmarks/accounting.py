@@ -1,0 +1,92 @@
+"""How long accounting takes: calibrating a long run, and composing a thousand different noise levels.
+
+    python benchmarks/accounting.py
+
+Prints a table and writes results/accounting.json.  Imports are not counted; every figure is the median of some runs.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from _results import keep, table
+
+from sordino.budget import Budget, Relation
+from sordino.privacy import accountants
+from sordino.privacy.accountants.pld import LossAccountant
+from sordino.privacy.calibrate import calibrate
+from sordino.privacy.events import Composed, Event, FixedSizeSampled, Gaussian, PoissonSampled, repeat
+
+ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
+STEPS, RATE, DELTA = 46_900, 128 / 60_000, 1e-5
+
+
+def timed(task: Callable[[], float], runs: int) -> tuple[float, float]:
+    """The result, and the median time in seconds."""
+    seconds = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        result = task()
+        seconds.append(time.perf_counter() - start)
+    return result, statistics.median(seconds)
+
+
+def calibrations() -> dict[str, dict[str, float]]:
+    figures = {}
+    for name, kind, relation in (
+        ("Poisson, add_remove", PoissonSampled, ADD),
+        ("Poisson, replace_one", PoissonSampled, REPLACE),
+        ("fixed size, replace_one", FixedSizeSampled, REPLACE),
+    ):
+        for epsilon in (0.1, 1.0, 8.0):
+            build = partial(run, kind)
+            multiplier, seconds = timed(partial(calibrate, build, Budget(epsilon, DELTA, relation)), 5)
+            spent = accountants.epsilon(build(multiplier), DELTA, relation)
+            figures[f"{name}, epsilon {epsilon:g}"] = {"multiplier": multiplier, "spent": spent, "seconds": seconds}
+    return figures
+
+
+def run(kind: type, multiplier: float) -> Event:
+    return repeat(kind(Gaussian(multiplier), RATE), STEPS)
+
+
+def compositions() -> dict[str, dict[str, float]]:
+    levels = np.linspace(1.0, 3.0, 1000).tolist()
+    schedule = Composed(tuple((PoissonSampled(Gaussian(z), 0.01), 1) for z in levels))
+    long = repeat(PoissonSampled(Gaussian(1.0), 1e-3), 10**6)
+    accountant, figures = LossAccountant(), {}
+    for name, event, relation in (
+        ("1,000 noise levels, add_remove", schedule, ADD),
+        ("1,000 noise levels, replace_one", schedule, REPLACE),
+        ("1,000,000 steps, add_remove", long, ADD),
+    ):
+        epsilon, seconds = timed(partial(accountant.epsilon, event, DELTA, relation), 3)
+        error = accountant.error(event, DELTA, relation, epsilon)
+        figures[name] = {"epsilon": epsilon, "error": error or 0.0, "seconds": seconds}
+    return figures
+
+
+def main() -> None:
+    settings = {"steps": STEPS, "rate": RATE, "delta": DELTA, "levels": "1 to 3, rate 0.01"}
+    found, composed = calibrations(), compositions()
+    rows = [("calibration, 46,900 steps", "seconds", "goal")]
+    rows += [(name, f"{figure['seconds']:.3f}", "0.5") for name, figure in found.items()]
+    rows += [("composition", "seconds", "goal")]
+    rows += [
+        (
+            f"{name}: {figure['epsilon']:.5f}, at most {figure['error']:.1e} above exact",
+            f"{figure['seconds']:.2f}",
+            "10",
+        )
+        for name, figure in composed.items()
+    ]
+    table(rows)
+    keep("accounting", {"settings": settings, "calibration": found, "composition": composed}, "dp-accounting")
+
+
+if __name__ == "__main__":
+    main()

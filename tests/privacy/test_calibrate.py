@@ -1,0 +1,120 @@
+"""The least noise: within the budget, never beyond it, and not far below."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+
+from sordino.budget import Budget, Relation
+from sordino.privacy import accountants
+from sordino.privacy.calibrate import calibrate
+from sordino.privacy.events import (
+    Approximate,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    GaussianDP,
+    PoissonSampled,
+    PureDP,
+    compose,
+    repeat,
+)
+
+ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
+RATE, STEPS = 128 / 60_000, 46_900
+
+
+def poisson(multiplier: float) -> Event:
+    return repeat(PoissonSampled(Gaussian(multiplier), RATE), STEPS)
+
+
+def fixed_size(multiplier: float) -> Event:
+    return repeat(FixedSizeSampled(Gaussian(multiplier), RATE), STEPS)
+
+
+def big_batch_then_small_ones(multiplier: float) -> Event:
+    large, small = FixedSizeSampled(Gaussian(multiplier), 0.05), FixedSizeSampled(Gaussian(multiplier), 0.01)
+    return compose(large, repeat(small, 300))
+
+
+def noise_beside_a_fixed_cost(multiplier: float) -> Event:
+    return compose(repeat(Gaussian(multiplier), 100), GaussianDP(0.1))
+
+
+def approximately(multiplier: float) -> Event:
+    return Approximate(repeat(PoissonSampled(Gaussian(multiplier), 0.01), 500), 1e-7)
+
+
+def approximately_gaussian(multiplier: float) -> Event:
+    return Approximate(repeat(Gaussian(multiplier), 500), 1e-7)
+
+
+def pure(multiplier: float) -> Event:
+    return repeat(PureDP(1 / multiplier), 10)
+
+
+CASES = [
+    (poisson, Budget(1.0, 1e-5, ADD)),
+    (poisson, Budget(0.01, 1e-5, REPLACE)),
+    (poisson, Budget(50.0, 1e-5, ADD)),
+    (fixed_size, Budget(1.0, 1e-5, REPLACE)),
+    (fixed_size, Budget(8.0, 1e-9, REPLACE)),
+    (big_batch_then_small_ones, Budget(0.5, 1e-6)),
+    (noise_beside_a_fixed_cost, Budget(1.0, 1e-5)),
+    (approximately, Budget(1.0, 1e-5, ADD)),
+    (approximately_gaussian, Budget(1.0, 1e-5)),
+    (pure, Budget(1.0)),
+    (pure, Budget(1.0, 1e-6)),
+]
+
+
+@pytest.mark.parametrize(("build", "budget"), CASES)
+def test_within_the_budget_and_tight(build: Callable[[float], Event], budget: Budget) -> None:
+    multiplier = calibrate(build, budget)
+    epsilon = accountants.epsilon(build(multiplier), budget.delta, budget.relation)
+    assert (1 - 1e-4) * budget.epsilon <= epsilon <= budget.epsilon
+    assert accountants.epsilon(build(multiplier * 0.999), budget.delta, budget.relation) > budget.epsilon
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-3), (1.0, 1e-5), (8.0, 1e-5), (30.0, 1e-12)])
+def test_gaussian_releases_in_closed_form(relation: Relation, epsilon: float, delta: float) -> None:
+    multiplier = calibrate(lambda m: compose(repeat(Gaussian(m), 9), Gaussian(m / 4)), Budget(epsilon, delta, relation))
+    assert multiplier == pytest.approx(5 / accountants.gdp_mu(epsilon, delta), rel=1e-12)
+    event = compose(repeat(Gaussian(multiplier), 9), Gaussian(multiplier / 4))
+    assert accountants.epsilon(event, delta, relation) <= epsilon
+
+
+@pytest.mark.parametrize(
+    ("delta", "epsilon", "against_add", "against_replace", "against_fixed"),
+    [(1e-5, 1.0, 2.09, 1.68, 0.95), (1e-3, 2.0, 1.14, 1.08, 0.55), (1e-5, 2.0, 1.27, 1.20, 0.61)],
+)
+def test_noise_of_the_closed_form_for_sgd(
+    delta: float, epsilon: float, against_add: float, against_replace: float, against_fixed: float
+) -> None:
+    """std = 4 L sqrt(T log(1/delta)) / (n epsilon) on the mean gradient, over the least: below 1 it is not private.
+
+    n = 32561, batches of 50, 10 epochs; the ratios are printed to two decimals.
+    """
+    n, batch = 32_561, 50
+    steps, rate = 10 * n // batch, batch / n
+    std = 4 * math.sqrt(steps * math.log(1 / delta)) / (n * epsilon)
+
+    def ratio(kind: type, relation: Relation) -> float:
+        multiplier = calibrate(lambda m: repeat(kind(Gaussian(m), rate), steps), Budget(epsilon, delta, relation))
+        return std * batch / (multiplier * relation.distance)
+
+    assert ratio(PoissonSampled, ADD) == pytest.approx(against_add, abs=0.006)
+    assert ratio(PoissonSampled, REPLACE) == pytest.approx(against_replace, abs=0.006)
+    assert ratio(FixedSizeSampled, REPLACE) == pytest.approx(against_fixed, abs=0.006)
+
+
+def test_budgets_that_cannot_be_met() -> None:
+    with pytest.raises(ValueError, match=r"no amount of noise.*what does not depend on it costs more"):
+        calibrate(lambda m: compose(Gaussian(m), PureDP(2.0)), Budget(1.0, 1e-5))
+    with pytest.raises(ValueError, match=r"Gaussian noise never reaches delta = 0"):
+        calibrate(Gaussian, Budget(1.0))
+    with pytest.raises(ValueError, match=r"almost without noise.*smaller delta"):
+        calibrate(lambda m: PoissonSampled(Gaussian(m), 1e-6), Budget(1.0, 1e-5))
+    with pytest.raises(ValueError, match=r"fixed-size batches"):
+        calibrate(fixed_size, Budget(1.0, 1e-5, ADD))

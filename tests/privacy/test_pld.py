@@ -1,0 +1,225 @@
+"""Composed losses against reference values, another team's code, closed forms and brute force."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from sordino.budget import Relation
+from sordino.privacy.accountants.gdp import gdp_delta, gdp_epsilon
+from sordino.privacy.accountants.independent import IndependentAccountant
+from sordino.privacy.accountants.pld import LossAccountant
+from sordino.privacy.accountants.rdp import RenyiAccountant
+from sordino.privacy.events import (
+    Approximate,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    Gaussian,
+    GaussianDP,
+    PoissonSampled,
+    PureDP,
+    compose,
+    repeat,
+)
+
+REFERENCE = json.loads((Path(__file__).parent / "reference_values.json").read_text())
+ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
+PLD = LossAccountant()
+
+
+def poisson(multiplier: float, rate: float, steps: int) -> Event:
+    return repeat(PoissonSampled(Gaussian(multiplier), rate), steps)
+
+
+def fixed_size(multiplier: float, rate: float, steps: int) -> Event:
+    return repeat(FixedSizeSampled(Gaussian(multiplier), rate), steps)
+
+
+def bracket(event: Event, delta: float, relation: Relation) -> tuple[float, float]:
+    above = PLD.epsilon(event, delta, relation)
+    error = PLD.error(event, delta, relation, above)
+    assert error is not None
+    return above - error, above
+
+
+COMPOSED = [
+    # q, steps, z; Poisson add_remove and replace_one (std/C = z), fixed size (std/2C = z), all at delta = 1e-5
+    *((row["q"], row["T"], row["z"], *(row[key] for key in list(row)[3:])) for row in REFERENCE["pld_eps_delta1e-5"]),
+    (0.004, 2500, 1.1, 0.88518, 1.48737, 1.09879),
+    (0.1, 200, 4.0, 1.42167, 2.93661, 1.51033),
+]
+
+
+@pytest.mark.parametrize(("q", "steps", "z", "add", "replace", "fixed"), COMPOSED)
+def test_composed_reference_values(q: float, steps: int, z: float, add: float, replace: float, fixed: float) -> None:
+    # Five printed digits: rel 1e-4 for the grid, and half a unit of the last digit for the print.
+    assert PLD.epsilon(poisson(z, q, steps), 1e-5, ADD) == pytest.approx(add, rel=1e-4)
+    assert PLD.epsilon(poisson(z / 2, q, steps), 1e-5, REPLACE) == pytest.approx(replace, rel=1e-4)
+    assert PLD.epsilon(fixed_size(z, q, steps), 1e-5, REPLACE) == pytest.approx(fixed, rel=1e-4)
+
+
+@pytest.mark.parametrize(("sigma", "printed"), [(2.0, 0.9152), (4.0, 0.4063), (8.0, 0.1883)])
+def test_hundred_epochs_of_mnist(sigma: float, printed: float) -> None:
+    """The privacy of Zhou et al. 2020, Figure 1, add_remove.
+
+    The printed digits were made on a coarser grid, which errs upwards: ours may not exceed them, nor be far below.
+    """
+    below, above = bracket(poisson(sigma, 128 / 60000, 46_875), 1e-5, ADD)
+    assert above <= printed + 5e-5
+    assert above == pytest.approx(printed, rel=5e-4)
+    assert above - below < 1e-4 * above
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("mu", [0.05, 1.0, 6.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.2])
+def test_gaussians_are_bracketed(relation: Relation, mu: float, delta: float) -> None:
+    exact = gdp_epsilon(mu, delta)
+    event = compose(repeat(GaussianDP(mu / 5), 9), GaussianDP(mu * 0.8))
+    below, above = bracket(event, delta, relation)
+    assert below * (1 - 1e-9) <= exact <= above
+    assert above <= exact * (1 + 1e-4) + 1e-12
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_one_sampled_release_is_its_profile(epsilon: float) -> None:
+    q, z = 0.2, 0.8
+    x = z * math.log((math.exp(epsilon) - 1 + q) / q) + 1 / (2 * z)
+    removed = (1 - q) * norm.sf(x) + q * norm.sf(x - 1 / z) - math.exp(epsilon) * norm.sf(x)
+    assert PLD.delta(poisson(z, q, 1), epsilon, ADD) == pytest.approx(removed, rel=1e-3)
+    amplified = q * gdp_delta(math.log1p(math.expm1(epsilon) / q), 1 / z)
+    assert PLD.delta(fixed_size(z, q, 1), epsilon, REPLACE) == pytest.approx(amplified, rel=1e-3)
+
+
+def test_two_sampled_releases_by_brute_force() -> None:
+    """delta of a pair of Poisson-sampled releases, integrating over the plane of both outputs."""
+    q, z, w = 0.3, 1.0, 1.5
+    x = np.linspace(-12, 14, 4001)
+    width = x[1] - x[0]
+
+    def laws(z: float) -> tuple[np.ndarray, np.ndarray]:
+        still = norm.pdf(x, 0, z) * width
+        return (1 - q) * still + q * norm.pdf(x, 1, z) * width, still
+
+    (p, r), (s, t) = laws(z), laws(w)
+    event = compose(PoissonSampled(Gaussian(z), q), PoissonSampled(Gaussian(w), q))
+    for epsilon in (0.2, 1.0):
+        exact = sum(np.maximum(0.0, p[i] * s - math.exp(epsilon) * r[i] * t).sum() for i in range(len(x)))
+        assert PLD.delta(event, epsilon, ADD) == pytest.approx(exact, rel=2e-4)
+
+
+@pytest.mark.parametrize(("count", "epsilon"), [(1, 1.0), (10, 0.3), (100, 0.05)])
+@pytest.mark.parametrize("target", [0.1, 0.9])
+def test_pure_releases_compose_optimally(count: int, epsilon: float, target: float) -> None:
+    """Kairouz, Oh & Viswanath 2015: the k-fold composition of randomised response."""
+    total = target * count * epsilon
+    ups = np.arange(count + 1)
+    losses = (2 * ups - count) * epsilon
+    weights = binom.pmf(ups, count, 1 / (1 + math.exp(-epsilon)))
+    exact = float(weights @ np.maximum(0.0, -np.expm1(np.minimum(0.0, total - losses))))
+    assert PLD.delta(repeat(PureDP(epsilon), count), total, REPLACE) == pytest.approx(exact, rel=1e-6, abs=1e-15)
+
+
+def test_pure_releases_never_cost_more_than_their_sum() -> None:
+    event = compose(PureDP(0.2), repeat(PureDP(0.1), 3))
+    assert PLD.epsilon(event, 0.0, REPLACE) == pytest.approx(0.5, rel=1e-12)
+    assert PLD.epsilon(event, 1e-30, REPLACE) <= 0.5 + 1e-12
+    assert PLD.delta(event, 0.51, REPLACE) == 0.0
+    assert PLD.epsilon(poisson(1.0, 0.1, 2), 0.0, ADD) == math.inf
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_different_parts_agree_with_another_teams_code(relation: Relation) -> None:
+    event = compose(
+        Gaussian(3.0),
+        PureDP(0.1),
+        poisson(1.0, 0.02, 100),
+        poisson(2.0, 0.05, 30),
+        GaussianDP(0.2),
+    )
+    below, above = bracket(event, 1e-6, relation)
+    theirs = IndependentAccountant().epsilon(event, 1e-6, relation)
+    assert theirs == pytest.approx(above, rel=1e-4)
+    assert below <= theirs
+
+
+def test_fixed_size_agrees_with_the_profile_composed_by_another_teams_code() -> None:
+    from dp_accounting.pld import pld_pmf
+
+    q, m, steps, step = 0.1, 0.25, 200, 1e-4
+    edges = np.arange(-4000, 8001)
+    sign = np.abs(edges * step)
+    delta = np.array([q * gdp_delta(math.log1p(math.expm1(e) / q), m) for e in sign])
+    profile = np.where(edges >= 0, delta, -np.expm1(edges * step) + np.exp(edges * step) * delta)
+    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, -4000, 8000, profile)
+    theirs = pmf.self_compose(steps).get_epsilon_for_delta(1e-5)
+    assert PLD.epsilon(fixed_size(1 / m, q, steps), 1e-5, REPLACE) == pytest.approx(theirs, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("event", "delta", "relation"),
+    [
+        (poisson(1.0, 1e-6, 10**6), 1e-5, ADD),
+        (poisson(10.0, 0.01, 10**6), 1e-12, REPLACE),
+        (fixed_size(50.0, 0.01, 10**6), 1e-12, REPLACE),
+        (poisson(0.3, 1e-4, 1000), 1e-6, ADD),
+        (poisson(0.5, 0.01, 10), 1e-6, ADD),
+        (fixed_size(0.2, 0.2, 1), 1e-6, REPLACE),
+        (poisson(0.6, 1e-3, 10**6), 1e-5, ADD),
+        (poisson(1000.0, 1e-3, 10**6), 1e-9, ADD),
+    ],
+    ids=str,
+)
+def test_extreme_settings_are_bracketed_closely(event: Event, delta: float, relation: Relation) -> None:
+    below, above = bracket(event, delta, relation)
+    assert 0 < below <= above <= below * (1 + 1e-4)
+    assert above <= RenyiAccountant().epsilon(event, delta, relation)
+
+
+def test_a_coarser_grid_costs_more_and_stays_above_the_lower_bound() -> None:
+    event = poisson(1.5, 0.01, 500)
+    below, above = bracket(event, 1e-6, ADD)
+    coarse = LossAccountant(grain=0.2).epsilon(event, 1e-6, ADD)
+    assert below <= above <= coarse <= above * 1.01
+
+
+def test_many_different_levels() -> None:
+    """The bounds of the mean level squeeze a schedule of noise levels that averages to nearly the same."""
+    levels = np.linspace(2.0, 2.02, 40).tolist()
+    event = Composed(tuple((PoissonSampled(Gaussian(z), 0.02), 5) for z in levels))
+    epsilon = PLD.epsilon(event, 1e-6, ADD)
+    assert PLD.epsilon(poisson(2.02, 0.02, 200), 1e-6, ADD) < epsilon < PLD.epsilon(poisson(2.0, 0.02, 200), 1e-6, ADD)
+    shuffled = Composed(event.parts[::-1])  # type: ignore[union-attr]
+    assert PLD.epsilon(shuffled, 1e-6, ADD) == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_distance_is_charged_at_the_smallest_epsilon_that_leaves_room() -> None:
+    inner, distance = poisson(1.0, 0.01, 1000), 1e-7
+    epsilon = PLD.epsilon(Approximate(inner, distance), 1e-5, ADD)
+    left = 1e-5 - (1 + math.exp(epsilon)) * distance
+    assert PLD.epsilon(inner, left, ADD) == pytest.approx(epsilon, rel=1e-6)
+    error = PLD.error(Approximate(inner, distance), 1e-5, ADD, epsilon)
+    assert error is not None
+    assert error < 1e-3 * epsilon
+
+
+def test_losses_out_of_range_are_infinite_and_not_small() -> None:
+    assert PLD.epsilon(GaussianDP(60.0), 1e-5, ADD) == math.inf
+    assert PLD.delta(GaussianDP(60.0), 1.0, ADD) == 1.0
+
+
+def test_a_large_delta_costs_nothing() -> None:
+    event = poisson(1.0, 1e-3, 1)
+    assert PLD.epsilon(event, 1e-3, ADD) == 0.0
+    assert PLD.delta(event, 0.0, ADD) == pytest.approx(1e-3 * gdp_delta(0.0, 1.0), rel=1e-3)
+
+
+def test_fixed_size_has_no_meaning_when_records_come_and_go() -> None:
+    event = fixed_size(1.0, 0.1, 3)
+    assert not PLD.supports(event, ADD)
+    with pytest.raises(ValueError, match=r"fixed-size batches.*add_remove.*Poisson sampling"):
+        PLD.epsilon(event, 1e-5, ADD)
