@@ -19,6 +19,7 @@ from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
+from sordino.privacy.spending import reserved
 from sordino.problem import Problem
 
 
@@ -53,7 +54,8 @@ def train(
     plan = method.plan(problem, budget)
     # account before a record is touched: what cannot be certified is not run
     stated, remarks = _state(plan.event, method, budget)
-    release = method.run(plan, problem, oracle, randomness)
+    with reserved(plan.event, budget.relation, f"{type(method).__name__}, epsilon {stated:.6g}"):
+        release = method.run(plan, problem, oracle, randomness)
     certificate = Certificate(
         epsilon=stated,
         delta=budget.delta,

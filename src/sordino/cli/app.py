@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sordino.cli import account, fit, plan, predict, schema, verify
+from sordino.cli import account, fit, ledger, plan, predict, schema, verify
 from sordino.cli.console import complain, say
 
 
@@ -23,9 +23,9 @@ class Sentences(TyperGroup):
             warnings.showwarning = _show_warning
             try:
                 return super().invoke(ctx)
-            except BrokenPipeError:
+            except (BrokenPipeError, typer.Exit, typer.Abort):
                 raise
-            except (ValueError, OSError) as error:
+            except (ValueError, OSError, RuntimeError) as error:
                 complain(f"Error: {_sentence(error)}")
             except ModuleNotFoundError as error:
                 complain(f"Error: {error.name} is not installed: pip install 'sordino[cli]'.")
@@ -42,6 +42,7 @@ app = typer.Typer(
 )
 for command in (fit.fit, predict.predict, verify.verify, account.account, plan.plan, schema.schema):
     app.command()(command)
+app.add_typer(ledger.app, name="ledger")
 
 
 def _version(wanted: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,10 @@ def fit(
         int | None, typer.Option(help="With add_remove: a public stand-in for the number of records.")
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate to a file of its own.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Charge the release to this ledger (see `sordino ledger`).")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="The data set's name in the ledger.")] = None,
     seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
 ) -> None:
     """Train a private model on a table and write it with its certificate."""
@@ -39,6 +44,8 @@ def fit(
     Budget(epsilon, delta or 0.0, relation)
     require_folder(out)
     require_folder(certificate)
+    if (ledger is None) != (dataset is None):
+        raise ValueError("--ledger and --dataset go together: name both, or neither.")
     settings = {
         "epsilon": epsilon,
         "delta": delta,
@@ -53,7 +60,7 @@ def fit(
         complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
     X, y = _encoded(data, described)
     estimator = _estimator(described, settings)
-    with progress(f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")):
+    with _charged(ledger, dataset), progress(f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")):
         estimator.fit(X, y)
 
     from sordino.model_file import save_model
@@ -62,6 +69,15 @@ def fit(
     if certificate is not None:
         estimator.certificate_.save(certificate)
     _report(estimator.certificate_, data, out, certificate)
+
+
+def _charged(ledger: Path | None, dataset: str | None) -> AbstractContextManager[None]:
+    if ledger is None or dataset is None:
+        return nullcontext()
+    from sordino.privacy.ledger import Ledger
+    from sordino.privacy.spending import charged_to
+
+    return charged_to(Ledger(ledger), dataset)
 
 
 def _encoded(data: Path, schema: Schema) -> tuple[Any, Any]:
