@@ -117,7 +117,42 @@ class Composed:
             _require(count >= 1 and count == int(count), f"count is {count}: an event happens a whole number of times.")
 
 
-Event = Gaussian | GaussianDP | PureDP | PoissonSampled | FixedSizeSampled | ObjectivePerturbed | Approximate | Composed
+@dataclass(frozen=True)
+class Selected:
+    """The best of K runs, and nothing of the others; K, drawn by `law` with mean `mean_runs`, stays secret.
+
+    For any two neighbours a run is as private as some one of `events`: which one may depend on the setting it drew, and
+    on the part of the records in which the neighbours differ.
+    """
+
+    events: tuple[Event, ...]
+    mean_runs: float
+    law: str
+
+    def __post_init__(self) -> None:
+        _require(len(self.events) > 0, "a selection needs the event of at least one run.")
+        _require(
+            self.mean_runs >= 1 and math.isfinite(self.mean_runs),
+            f"mean_runs is {self.mean_runs}: the mean number of runs is finite and at least one.",
+        )
+        known = ", ".join(map(repr, LAWS))
+        _require(self.law in LAWS, f"law is {self.law!r}: the number of runs follows one of {known}.")
+
+
+LAWS = ("poisson", "geometric", "logarithmic")
+"""How the secret number of runs behind a `Selected` may be distributed."""
+
+Event = (
+    Gaussian
+    | GaussianDP
+    | PureDP
+    | PoissonSampled
+    | FixedSizeSampled
+    | ObjectivePerturbed
+    | Approximate
+    | Composed
+    | Selected
+)
 
 
 def repeat(event: Event, count: int) -> Event:
@@ -149,6 +184,11 @@ def _walk(event: Event, count: int) -> Iterator[tuple[Event | None, int, float]]
         case Approximate(inner, distance):
             yield None, 0, count * distance
             yield from _walk(inner, count)
+        case Selected(events, mean_runs, law):
+            # every run may stray once more, and a run consists of all its parts
+            runs, distances = zip(*map(flatten, events), strict=True)
+            yield None, 0, count * mean_runs * math.fsum(distances)
+            yield Selected(tuple(Composed(tuple(run.items())) for run in runs), mean_runs, law), count, 0.0
         case _:
             yield event, count, 0.0
 

@@ -23,6 +23,7 @@ from sordino.privacy.events import (
     ObjectivePerturbed,
     PoissonSampled,
     PureDP,
+    Selected,
 )
 
 FALSE_ALARMS = (0.001, 0.01, 0.05, 0.1, 0.5)
@@ -95,6 +96,9 @@ def described(event: Event) -> str:
             return f"{described(inner)}, up to {number(distance)} in total variation"
         case Composed(parts):
             return "; ".join(f"{number(count)} × ({described(part)})" for part, count in parts)
+        case Selected(runs, mean, _):
+            kinds = "; or ".join(dict.fromkeys(map(described, runs)))
+            return f"the best of a secret number of runs, {number(mean)} on average, each with {kinds}"
 
 
 def _superscript(value: int) -> str:

@@ -21,6 +21,7 @@ from sordino.privacy.accountants.independent import IndependentAccountant
 from sordino.privacy.accountants.objective import ObjectiveAccountant
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import RenyiAccountant
+from sordino.privacy.accountants.repeated import RepeatedAccountant
 from sordino.privacy.events import Event
 
 __all__ = [
@@ -61,6 +62,7 @@ ACCOUNTANTS: tuple[Accountant, ...] = (
     GaussianAccountant(),
     LossAccountant(),
     ObjectiveAccountant(),
+    RepeatedAccountant(),
     RenyiAccountant(),
 )
 """Who is asked for the guarantee, tightest first."""

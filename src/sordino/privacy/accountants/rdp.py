@@ -55,13 +55,13 @@ class RenyiAccountant:
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
         content = read_samplable(event, relation)
         rho, limit = divergences(event, relation), content.largest_loss
-        return smallest_epsilon(lambda d: min(limit, _epsilon(rho, d)), delta, content.distance)
+        return smallest_epsilon(lambda d: min(limit, least_epsilon(rho, d)), delta, content.distance)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
         content = read_samplable(event, relation)
         rho, limit = divergences(event, relation), content.largest_loss
-        return total_delta(lambda e: 0.0 if e >= limit else _delta(rho, e), epsilon, content.distance)
+        return total_delta(lambda e: 0.0 if e >= limit else least_delta(rho, e), epsilon, content.distance)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """Not known: the conversion from moments to (epsilon, delta) is not tight."""
@@ -89,13 +89,15 @@ def largest_divergence(epsilon: float, delta: float) -> Array:
     return epsilon - np.log1p(-1 / ORDERS) + (math.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
 
 
-def _epsilon(rho: Array, delta: float) -> float:
+def least_epsilon(rho: Array, delta: float) -> float:
+    """The least epsilon at delta that divergences rho at every order of `ORDERS` imply."""
     if delta == 0:
         return 0.0 if not rho.any() else math.inf
     return max(0.0, min(renyi_epsilon(alpha, r, delta) for alpha, r in zip(ORDERS.tolist(), rho.tolist(), strict=True)))
 
 
-def _delta(rho: Array, epsilon: float) -> float:
+def least_delta(rho: Array, epsilon: float) -> float:
+    """The least delta at epsilon."""
     log_delta = (ORDERS - 1) * (rho - epsilon + np.log1p(-1 / ORDERS)) - np.log(ORDERS)
     return min(1.0, math.exp(min(0.0, float(log_delta.min()))))
 
