@@ -20,6 +20,7 @@ from sordino.losses import (
     Huber,
     HuberisedHinge,
     Logistic,
+    MoreauSmoothed,
     Pinball,
     Softmax,
     Squared,
@@ -42,6 +43,14 @@ def _huberised_hinge(m: mpf, h: float) -> mpf:
     return (1 + mpf(h) - m) ** 2 / (4 * mpf(h)) if m >= 1 - h else 1 - m
 
 
+def _moreau(base: Any, s: float, y: float, a: mpf) -> mpf:
+    """The least phi(p) + (s/2)(p - a)^2 of all p where it can be: the kinks, and where a linear piece is level."""
+    y = _clipped(y, getattr(base, "target_bound", math.inf))
+    tau, e = mpf(getattr(base, "quantile", 0)), mpf(getattr(base, "tolerance", 0))
+    candidates = [y - e, mpf(y), y + e, *(a - slope / mpf(s) for slope in (-1, -tau, 0, 1 - tau, 1))]
+    return min(DEFINITIONS[type(base)](base, y, p) + mpf(s) / 2 * (p - a) ** 2 for p in candidates)
+
+
 DEFINITIONS: dict[type, Any] = {
     Logistic: lambda loss, y, a: mp.log(1 + mp.exp(-y * a)),
     Softmax: lambda loss, y, *a: mp.log(sum(mp.exp(s) for s in a)) - a[int(y)],
@@ -55,6 +64,7 @@ DEFINITIONS: dict[type, Any] = {
         (loss.quantile - mpf(1)) * (_clipped(y, loss.target_bound) - a),
     ),
     EpsilonInsensitive: lambda loss, y, a: max(mpf(0), abs(a - _clipped(y, loss.target_bound)) - mpf(loss.tolerance)),
+    MoreauSmoothed: lambda loss, y, a: _moreau(loss.base, loss.sharpness, y, a),
 }
 
 
@@ -128,6 +138,17 @@ GOLDEN: list[tuple[Any, Any, float, float, Any, Any]] = [
     (EpsilonInsensitive(0.125), 0.5, 0.5625, 0.0, 0.0, 0.0),
     (EpsilonInsensitive(0.125), 0.5, 2.0, 1.375, -1.0, 0.0),
     (EpsilonInsensitive(0.125, 1.0), -0.5, -3.0, 0.375, 1.0, 0.0),
+    (MoreauSmoothed(Hinge(), 4.0), 0.875, 1.0, 0.03125, -0.5, 4.0),
+    (MoreauSmoothed(Hinge(), 4.0), 0.25, -1.0, 1.125, 1.0, 0.0),
+    (MoreauSmoothed(Hinge(), 4.0), 1.5, 1.0, 0.0, 0.0, 0.0),
+    (MoreauSmoothed(Absolute(1.0), 2.0), 1.25, 9.0, 0.0625, 0.5, 2.0),
+    (MoreauSmoothed(Absolute(1.0), 2.0), -1.5, 0.25, 1.5, -1.0, 0.0),
+    (MoreauSmoothed(Pinball(0.875), 2.0), 0.5, 0.75, 0.0625, -0.5, 2.0),
+    (MoreauSmoothed(Pinball(0.875), 2.0), 0.5, 2.0, 1.12109375, -0.875, 0.0),
+    (MoreauSmoothed(Pinball(0.875), 2.0), 3.0, 2.0, 0.12109375, 0.125, 0.0),
+    (MoreauSmoothed(EpsilonInsensitive(0.125), 4.0), 0.5, 0.5625, 0.0, 0.0, 0.0),
+    (MoreauSmoothed(EpsilonInsensitive(0.125), 4.0), 0.5, 0.75, 0.03125, -0.5, 4.0),
+    (MoreauSmoothed(EpsilonInsensitive(0.125, 1.0), 4.0), -0.5, -3.0, 0.25, 1.0, 0.0),
 ]
 
 # By hand, for rows of norm R and parameters of norm D: L, beta, the value at zero, scores per record, rank.
@@ -149,6 +170,14 @@ CONSTANTS: list[tuple[Any, float, float, float, float, float, int, int]] = [
     (Pinball(0.25, 2.0), 2.0, inf, 1.5, inf, 1.5, 1, 1),
     (EpsilonInsensitive(0.125, 2.0), 2.0, inf, 2.0, inf, 1.875, 1, 1),
     (EpsilonInsensitive(0.125, 0.1), 2.0, inf, 2.0, inf, 0.0, 1, 1),
+    (MoreauSmoothed(Hinge(), 4.0), 2.0, inf, 2.0, 16.0, 0.875, 1, 1),
+    (MoreauSmoothed(Hinge(), 0.25), 2.0, inf, 2.0, 1.0, 0.125, 1, 1),
+    (MoreauSmoothed(Absolute(), 2.0), 2.0, inf, 2.0, 8.0, inf, 1, 1),
+    (MoreauSmoothed(Absolute(3.0), 2.0), 2.0, inf, 2.0, 8.0, 2.75, 1, 1),
+    (MoreauSmoothed(Pinball(0.25, 2.0), 2.0), 2.0, inf, 1.5, 8.0, 1.359375, 1, 1),
+    (MoreauSmoothed(Pinball(0.875, 2.0), 2.0), 2.0, inf, 1.75, 8.0, 1.55859375, 1, 1),
+    (MoreauSmoothed(EpsilonInsensitive(0.125, 2.0), 4.0), 2.0, inf, 2.0, 16.0, 1.75, 1, 1),
+    (MoreauSmoothed(EpsilonInsensitive(0.125, 0.1), 4.0), 2.0, inf, 2.0, 16.0, 0.0, 1, 1),
 ]
 
 
@@ -236,21 +265,32 @@ ENVELOPE_SLOPES: list[tuple[Any, Any]] = [
 def test_envelope_slope_in_closed_form(loss: Any, formula: Any, step: float) -> None:
     rng = np.random.default_rng(2)
     a, y = rng.normal(scale=4, size=4000), rng.choice([-1.0, 1.0], size=4000)
-    prox = loss.prox(a, y, step)
-    np.testing.assert_allclose((a - prox) / step, formula(a, y, 1 / step), rtol=0, atol=1e-12)
+    smoothed = MoreauSmoothed(loss, 1 / step)
+    np.testing.assert_allclose((a - loss.prox(a, y, step)) / step, formula(a, y, 1 / step), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(smoothed.slope(a, y), formula(a, y, 1 / step), rtol=0, atol=1e-14)
+    np.testing.assert_array_equal(np.isin(smoothed.curvature(a, y), [0.0, 1 / step]), True)
 
     def envelope(at: Any) -> Any:
         p = loss.prox(at, y, step)
         return loss.value(p, y) + (p - at) ** 2 / (2 * step)
 
+    np.testing.assert_allclose(smoothed.value(a, y), envelope(a), rtol=0, atol=1e-12)
     # a derivative that only has kinks itself: central differences are right away from them
     h = 1e-6
     numerical = (envelope(a + h) - envelope(a - h)) / (2 * h)
-    np.testing.assert_allclose(numerical, formula(a, y, 1 / step), rtol=0, atol=2 * h / step)
-    # e <= phi <= e + L^2 / (2 b)
-    gap = loss.value(a, y) - envelope(a)
+    np.testing.assert_allclose(numerical, smoothed.slope(a, y), rtol=0, atol=2 * h / step)
+    # phi - g^2 / (2s) <= phi_s <= phi, and no constant less than g^2 / (2s) would do
+    gap, bound = loss.value(a, y) - smoothed.value(a, y), loss.slope_bound**2 * step / 2
     assert gap.min() >= -1e-12
-    assert gap.max() <= loss.lipschitz(1.0, inf) ** 2 * step / 2 + 1e-12
+    assert 0.999 * bound <= gap.max() <= bound + 1e-12
+
+
+@pytest.mark.parametrize("loss", [row[0] for row in ENVELOPE_SLOPES], ids=repr)
+@pytest.mark.parametrize("sharpness", [0.3, 17.0])
+def test_a_far_score_keeps_the_slope_of_its_piece(loss: Any, sharpness: float) -> None:
+    """As a - prox(a) it would be lost: 1e15 - 1/17 is 1e15."""
+    a, y = np.array([-1e15, -1e17, 1e15, 1e17]), np.ones(4)
+    np.testing.assert_allclose(MoreauSmoothed(loss, sharpness).slope(a, y), loss.slope(a, y), rtol=1e-15, atol=0)
 
 
 @pytest.mark.parametrize("loss", [row[0] for row in ENVELOPE_SLOPES], ids=repr)
@@ -278,6 +318,11 @@ def test_prox_takes_a_step_per_record(loss: Any) -> None:
         (lambda: Pinball(0.5, 0.0), r"target_bound is 0\.0: it must be positive, or left infinite"),
         (lambda: EpsilonInsensitive(-0.1), r"tolerance is -0\.1: it must be finite and not negative"),
         (lambda: EpsilonInsensitive(0.1, -2.0), r"target_bound is -2\.0: it must be positive, or left infinite"),
+        (lambda: MoreauSmoothed(Hinge(), 0.0), r"sharpness is 0\.0: it must be a positive finite number"),
+        (lambda: MoreauSmoothed(Hinge(), inf), "sharpness is inf: it must be a positive finite number"),
+        (lambda: MoreauSmoothed(Hinge(), math.nan), "sharpness is nan: it must be a positive finite number"),
+        (lambda: MoreauSmoothed(Logistic(), 1.0), r"base is Logistic\(\): only a loss with a kink"),
+        (lambda: MoreauSmoothed(MoreauSmoothed(Hinge(), 1.0), 1.0), "only a loss with a kink"),
     ],
 )
 def test_wrong_parameters_are_refused_in_a_sentence(make: Any, sentence: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sordino import wire
 from sordino.losses import (
     LOSSES,
     Absolute,
@@ -23,6 +24,7 @@ from sordino.losses import (
     Huber,
     HuberisedHinge,
     Logistic,
+    MoreauSmoothed,
     Pinball,
     Softmax,
     Squared,
@@ -49,6 +51,11 @@ KINKS: dict[Any, tuple[float, ...]] = {
     Pinball(0.2, 1.0): (0.0,),
     EpsilonInsensitive(0.0): (0.0,),
     EpsilonInsensitive(0.4, 2.0): (-0.4, 0.4),
+    MoreauSmoothed(Hinge(), 4.0): (-0.25, 0.0, 0.25),
+    MoreauSmoothed(Absolute(), 0.5): (-2.0, 2.0),
+    MoreauSmoothed(Absolute(2.0), 8.0): (-0.125, 0.125),
+    MoreauSmoothed(Pinball(0.2, 1.0), 2.0): (-0.1, 0.4),
+    MoreauSmoothed(EpsilonInsensitive(0.4, 2.0), 4.0): (-0.65, -0.4, 0.4, 0.65),
 }
 LOSS_TABLE = [pytest.param(loss, id=repr(loss)) for loss in KINKS]
 KINKED = [pytest.param(loss, id=repr(loss)) for loss in KINKS if math.isinf(loss.smoothness(1.0))]
@@ -68,7 +75,7 @@ def _a_warning_is_a_failure() -> Iterator[None]:
 
 
 def is_classifier(loss: Any) -> bool:
-    return isinstance(loss, Logistic | HuberisedHinge | Hinge)
+    return isinstance(getattr(loss, "base", loss), Logistic | HuberisedHinge | Hinge)
 
 
 def targets(loss: Any, rng: np.random.Generator, size: int) -> Any:
@@ -141,6 +148,11 @@ def test_is_a_frozen_value(loss: Any) -> None:
     for field in dataclasses.fields(loss):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(loss, field.name, 1.0)
+
+
+@every_loss
+def test_survives_its_plain_form(loss: Any) -> None:
+    assert wire.from_plain(wire.to_plain(loss), LOSSES) == loss
 
 
 @every_loss

@@ -15,13 +15,25 @@ from __future__ import annotations
 from typing import Any
 
 from sordino.losses.kinked import Absolute, EpsilonInsensitive, Hinge, Pinball
+from sordino.losses.moreau import MoreauSmoothed
 from sordino.losses.protocol import Array, Loss, Step
 from sordino.losses.smooth import Huber, HuberisedHinge, Logistic, Squared
 from sordino.losses.softmax import Softmax
 
 LOSSES: dict[str, Any] = {
     kind.__name__: kind
-    for kind in (Logistic, Softmax, Squared, Huber, HuberisedHinge, Hinge, Absolute, Pinball, EpsilonInsensitive)
+    for kind in (
+        Logistic,
+        Softmax,
+        Squared,
+        Huber,
+        HuberisedHinge,
+        Hinge,
+        Absolute,
+        Pinball,
+        EpsilonInsensitive,
+        MoreauSmoothed,
+    )
 }
 
 __all__ = [
@@ -34,6 +46,7 @@ __all__ = [
     "HuberisedHinge",
     "Logistic",
     "Loss",
+    "MoreauSmoothed",
     "Pinball",
     "Softmax",
     "Squared",
