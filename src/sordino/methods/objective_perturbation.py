@@ -21,7 +21,7 @@ import numpy as np
 
 from sordino.budget import Budget
 from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
-from sordino.methods.schedule import expected_radius
+from sordino.methods.schedule import added_convexity, expected_radius
 from sordino.methods.solvers import newton, svrg
 from sordino.oracle.protocol import ExactOracle
 from sordino.penalties import Ridge
@@ -72,7 +72,9 @@ class ObjectivePerturbation:
         n = problem.records
         added = self.added
         if added is None:
-            added = self._printed(problem, budget) if self.calibration == "paper" else self._balanced(problem, budget)
+            R0 = expected_radius(problem, self.radius)
+            paper = self.calibration == "paper"
+            added = self._printed(problem, budget, R0) if paper else added_convexity(problem, budget, R0)[0]
         Lambda = n * mu + added
         if not Lambda > 0:
             raise ValueError("objective perturbation needs strong convexity: give a Ridge penalty, or `added` > 0.")
@@ -156,17 +158,11 @@ class ObjectivePerturbation:
         reach = self._tau(problem) + noise.step * math.sqrt(d) / 2
         return noise, GaussianNoise.at(multiplier / OUTPUT_SHARE, 2 * reach / Lambda, d)
 
-    def _printed(self, problem: Problem, budget: Budget) -> float:
+    def _printed(self, problem: Problem, budget: Budget, M: float) -> float:
         # lambda = (2L/M) sqrt(2/n + 4 d log(1/delta) / (epsilon^2 n^2)), and beta <= epsilon n lambda
         L, n, d = problem.constants.L, problem.records, problem.dim
-        M = expected_radius(problem, self.radius)
         weight = 2 * L / M * math.sqrt(2 / n + 4 * d * math.log(1 / budget.delta) / (budget.epsilon * n) ** 2)
         return 2 * n * max(weight, problem.loss.smoothness(problem.row_norm) / (budget.epsilon * n))
-
-    def _balanced(self, problem: Problem, budget: Budget) -> float:
-        from sordino.planner import best_added_convexity
-
-        return best_added_convexity(problem, budget, expected_radius(problem, self.radius))
 
 
 def _event(kappa: float, noise: GaussianNoise, output_noise: GaussianNoise) -> Event:

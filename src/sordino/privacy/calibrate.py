@@ -28,8 +28,30 @@ def calibrate(build: Callable[[float], Event], budget: Budget) -> float:
 
     `build` must cost less the larger the multiplier is.
     """
+    content = read(build(1.0), budget.relation)
+    if content.special:
+        return _at_epsilon(build, budget)
     found = _closed_form(build, budget)
     return found if found is not None else _search(build, budget)
+
+
+def _at_epsilon(build: Callable[[float], Event], budget: Budget) -> float:
+    """For events whose delta is much quicker to find than their epsilon: bisect delta(budget.epsilon)."""
+
+    def fits(multiplier: float) -> bool:
+        return accountants.delta(build(multiplier), budget.epsilon, budget.relation) <= budget.delta * (1 - 1e-7)
+
+    low, high = 0.5, 1.0
+    while not fits(high):
+        low, high = high, 2 * high
+        if high > _LARGEST:
+            raise ValueError(_impossible(budget))
+    while low > _SMALLEST and fits(low):
+        low, high = low / 2, low
+    while high / low > 1 + _SLACK / 10:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
 
 
 def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | None:
@@ -102,11 +124,7 @@ def _narrow(excess: Callable[[float], float], budget: Budget) -> tuple[float, fl
     while below > 0:
         low, above, high = high, below, high * 2
         if high > _LARGEST:
-            why = "Gaussian noise never reaches delta = 0" if budget.pure else "what does not depend on it costs more"
-            raise ValueError(
-                f"no amount of noise brings this event within epsilon = {budget.epsilon}, delta = {budget.delta} under "
-                f"{budget.relation}: {why}. Raise the budget, or use a mechanism that fits it."
-            )
+            raise ValueError(_impossible(budget))
         below = excess(high)
     while above <= 0:
         high, below, low = low, above, low / 2
@@ -129,3 +147,11 @@ def _narrow(excess: Callable[[float], float], budget: Budget) -> tuple[float, fl
             y, g, below, high = middle, value, value, math.exp(middle)
             f /= 2
     return low, high, (below - above) / math.log(high / low)
+
+
+def _impossible(budget: Budget) -> str:
+    why = "Gaussian noise never reaches delta = 0" if budget.pure else "what does not depend on it costs more"
+    return (
+        f"no amount of noise brings this event within epsilon = {budget.epsilon}, delta = {budget.delta} under "
+        f"{budget.relation}: {why}. Raise the budget, or use a mechanism that fits it."
+    )

@@ -78,6 +78,21 @@ def objective_delta(epsilon: float, kappa: float, multiplier: float, relation: R
     return min(1.0, float((one + other).max()))
 
 
+def largest_shift(epsilon: float, delta: float, kappa: float) -> float:
+    """The largest m with delta(epsilon) <= delta along one line and without output noise; 0 if there is none.
+
+    For planning, where a quick estimate is enough.
+    """
+    if math.log1p(kappa) >= epsilon:
+        return 0.0
+
+    def excess(log_m: float) -> float:
+        found = float(line_delta(epsilon, kappa, np.array([math.exp(log_m)]))[0])
+        return math.log(max(found, 1e-300) / delta)
+
+    return math.exp(float(brentq(excess, math.log(1e-6), math.log(1e3), xtol=1e-6)))
+
+
 @dataclass(frozen=True)
 class ObjectiveAccountant:
     """One objective perturbation, and nothing beside it."""

@@ -1,0 +1,121 @@
+"""Which method for this problem and budget, from public facts alone.
+
+Every candidate gets a predicted excess risk from a quadratic picture of the objective (`methods.schedule`); those whose
+assumptions the problem does not meet get the sentence that says why. The records are never looked at, so choosing
+costs nothing and the whole table may be published.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sordino.budget import Budget
+from sordino.methods import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation
+from sordino.methods.schedule import added_convexity, expected_radius, predicted_excess, predicted_output_excess
+from sordino.privacy.accountants import gdp_mu
+from sordino.problem import Problem
+
+TIE = 0.1
+"""Predictions closer than this are not told apart; the candidate offered earlier is taken."""
+
+NEWTON_PASSES = 60
+"""About how often objective perturbation reads the records: a dozen Newton steps of a few products each."""
+
+
+class Prediction(NamedTuple):
+    excess: float
+    noise: float
+    passes: float
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method and what is predicted of it; where it is not feasible, `reason` says why."""
+
+    name: str
+    method: Any
+    plan: Any = None
+    excess: float = math.inf
+    noise: float = math.nan
+    passes: float = math.nan
+    reason: str = ""
+
+    @property
+    def feasible(self) -> bool:
+        return not self.reason
+
+
+def candidates(problem: Problem, budget: Budget, most_passes: float = math.inf) -> tuple[Candidate, ...]:
+    """Every method for convex problems, the least predicted excess first and the infeasible last.
+
+    `most_passes` bounds how often the records may be read.
+    """
+    R0 = expected_radius(problem)
+    found = []
+    for name, method, predict in _offers(R0):
+        try:
+            plan = method.plan(problem, budget)
+            prediction = predict(problem, budget, plan, R0)
+        except ValueError as refusal:
+            found.append(Candidate(name, method, reason=str(refusal)))
+            continue
+        reason = ""
+        if prediction.passes > most_passes:
+            reason = f"it reads the records {prediction.passes:.3g} times, and {most_passes:.3g} are allowed."
+        found.append(Candidate(name, method, plan, *prediction, reason))
+    return tuple(sorted(found, key=lambda one: (not one.feasible, one.excess)))
+
+
+def choose(problem: Problem, budget: Budget, most_passes: float = math.inf) -> Any:
+    """The method of the least predicted excess risk; among nearly equal ones the one offered first."""
+    found = candidates(problem, budget, most_passes)
+    feasible = [one for one in found if one.feasible]
+    if not feasible:
+        raise ValueError(
+            "no method fits this problem and budget. " + " ".join(f"{one.name}: {one.reason}" for one in found)
+        )
+    tied = {one.name for one in feasible if one.excess <= (1 + TIE) * feasible[0].excess}
+    return next(method for name, method, _ in _offers(expected_radius(problem)) if name in tied)
+
+
+Offer = tuple[str, Any, Callable[[Problem, Budget, Any, float], Prediction]]
+
+
+def _offers(R0: float) -> tuple[Offer, ...]:
+    """In the order in which ties are broken."""
+    return (
+        ("noisy gradient descent", NoisyGradientDescent(), _descent),
+        ("objective perturbation", ObjectivePerturbation(), _objective),
+        ("output perturbation", OutputPerturbation(radius=R0), _output),
+        ("noisy SGD", NoisySGD(), _stochastic),
+    )
+
+
+def _descent(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
+    mu_G = gdp_mu(budget.epsilon, budget.delta)
+    excess = predicted_excess(problem, budget.relation, mu_G, plan.steps, plan.step_size, R0)
+    return Prediction(excess, plan.noise.std / problem.records, plan.steps)
+
+
+def _objective(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
+    _, excess = added_convexity(problem, budget, R0)
+    return Prediction(excess, plan.noise.std / problem.records, NEWTON_PASSES)
+
+
+def _output(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
+    excess = predicted_output_excess(problem, budget, plan.steps, plan.step_size, R0)
+    std = getattr(plan.noise, "std", None) or plan.noise.scale * math.sqrt(problem.dim + 1)
+    return Prediction(excess, std, plan.steps)
+
+
+def _stochastic(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
+    r"""The averaged iterate of T steps:  R0^2/(2 eta T) + (eta/2)(L^2/b + d sigma^2)."""
+    L, n, d = problem.constants.L, problem.records, problem.dim
+    b = plan.sampling.expected_size(n)
+    sigma = plan.noise.std / b
+    eta, T = plan.step_size, plan.steps
+    excess = R0**2 / (2 * eta * T) + eta / 2 * (L**2 / b + d * sigma**2)
+    return Prediction(excess, sigma, T * b / n)
