@@ -119,6 +119,20 @@ def test_grids_bound_the_profile_from_both_sides(pair: Pair, fineness: float) ->
         assert discrete_profile(below, grid.step, epsilon) <= exact + rounding
 
 
+def test_random_pairs_are_bounded_from_both_sides() -> None:
+    random = np.random.default_rng(7)
+    for _ in range(60):
+        kind = [Removed, Added, Replaced, FixedSize][random.integers(4)]
+        pair = kind(10 ** random.uniform(-5, -0.01), 10 ** random.uniform(-2, 0.8))
+        grid = Grid(10 ** random.uniform(-2, 1) * pair.scale, 10 ** random.uniform(-3, -1), -50.0, -50.0)
+        above, below = upper(pair, grid), lower(pair, grid)
+        losses = above.losses(grid.step)
+        for epsilon in random.uniform(losses[0], losses[-1], 20) * random.uniform(0, 1, 20) ** 2:
+            exact = profile(pair, float(epsilon))
+            assert discrete_profile(above, grid.step, epsilon) >= exact * (1 - 1e-12) - 1e-16
+            assert discrete_profile(below, grid.step, epsilon) <= exact * (1 + 1e-9) + 1e-12
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_fine_grids_are_close_from_both_sides(pair: Pair) -> None:
     grid = Grid(0.01 * pair.scale, 0.001, -60.0, -60.0)

@@ -207,6 +207,19 @@ def test_distance_is_charged_at_the_smallest_epsilon_that_leaves_room() -> None:
     assert error < 1e-3 * epsilon
 
 
+def test_parts_of_very_different_size() -> None:
+    """A negligible part must neither change the answer nor dictate the grid."""
+    alone = gdp_epsilon(1.0, 1e-5)
+    for speck in (PureDP(1e-9), poisson(100.0, 1e-5, 1), fixed_size(100.0, 1e-5, 1), repeat(PureDP(1e-9), 1000)):
+        assert PLD.epsilon(compose(Gaussian(1.0), speck), 1e-5, REPLACE) == pytest.approx(alone, rel=1e-4)
+
+
+def test_far_beyond_the_losses_delta_vanishes() -> None:
+    event = poisson(2.0, 0.01, 10)
+    assert PLD.delta(event, 5.0, ADD) < 1e-40
+    assert PLD.delta(event, 500.0, ADD) < 1e-40
+
+
 def test_losses_out_of_range_are_infinite_and_not_small() -> None:
     assert PLD.epsilon(GaussianDP(60.0), 1e-5, ADD) == math.inf
     assert PLD.delta(GaussianDP(60.0), 1.0, ADD) == 1.0

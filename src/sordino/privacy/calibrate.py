@@ -122,7 +122,7 @@ def _narrow(excess: Callable[[float], float], budget: Budget) -> tuple[float, fl
     low = high = 1.0
     above = below = excess(1.0)
     while below > 0:
-        low, above, high = high, below, high * 2
+        low, above, high = high, below, high * (2 if high < 256 else 16)
         if high > _LARGEST:
             raise ValueError(_impossible(budget))
         below = excess(high)

@@ -106,10 +106,13 @@ def delta_above(levels: Sequence[Level], epsilon: float, grain: float) -> float:
     """An upper bound of the composed delta at epsilon >= 0."""
     if _out_of_range(levels) > 0.5:
         return 1.0
-    delta = _upper_profile(levels, tilt_for_epsilon(levels, epsilon, grain)).delta(epsilon)
+    tilt = tilt_for_epsilon(levels, epsilon, grain)
+    profile = _upper_profile(levels, tilt)
+    # Without a tilt, what lies left of the window is wrapped upwards; with one, it would be missing.
+    delta = profile.delta(epsilon) if tilt.t == 0 or profile.points[0] <= epsilon else 1.0
     # Again on the grid that `epsilon_above` uses at this delta: sharper, and inverse to it.
     for _ in range(8):
-        if not 0 < delta < 1:
+        if not 1e-40 < delta < 1:
             break
         profile = _upper_profile(levels, tilt_for_delta(levels, delta, grain))
         again = profile.delta(epsilon) if profile.points[0] <= epsilon else delta

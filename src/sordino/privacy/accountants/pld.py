@@ -28,8 +28,8 @@ from sordino.privacy.accountants.pairs import Added, FixedSize, Pair, Pure, Remo
 from sordino.privacy.accountants.tilting import Level
 from sordino.privacy.events import Event, FixedSizeSampled, PoissonSampled
 
-FINE = 0.01
-"""Grid step as a fraction of the loss's standard deviation per release: epsilon is then 1e-5 above, relatively."""
+FINE = 0.015
+"""Grid step as a fraction of the loss's standard deviation per release: epsilon is then at most some 2e-5 above."""
 
 
 @dataclass(frozen=True)

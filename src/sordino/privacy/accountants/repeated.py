@@ -34,7 +34,7 @@ from sordino.privacy.accountants.rdp import (
     least_delta,
     least_epsilon,
 )
-from sordino.privacy.events import Composed, Event, Selected, flatten
+from sordino.privacy.events import Composed, Event, GaussianDP, Selected, flatten
 from sordino.privacy.repetitions import stopping
 
 _RENYI = RenyiAccountant()
@@ -72,10 +72,10 @@ class RepeatedAccountant:
 
 def selected_divergences(event: Selected, relation: Relation) -> Array:
     """rho' at every order of `ORDERS`, for runs without a distance of their own."""
-    rho: Array = np.max([divergences(run, relation) for run in event.events], axis=0)
-    m = event.mean_runs
+    runs, m = _worst(event.events, relation), event.mean_runs
+    rho: Array = np.max([divergences(run, relation) for run in runs], axis=0)
     if event.law == "poisson":
-        added = m * np.max([_run_deltas(run, relation) for run in event.events], axis=0)
+        added = m * np.max([_run_deltas(run, relation) for run in runs], axis=0)
     else:
         eta, gamma = _SHAPES[event.law], stopping(m, event.law)
         added = (1 + eta) * np.min((1 - 1 / ORDERS) * rho - math.log(gamma) / ORDERS)
@@ -83,6 +83,13 @@ def selected_divergences(event: Selected, relation: Relation) -> Array:
     # the least bound at this order or a higher one
     least: Array = np.minimum.accumulate(bounds[::-1])[::-1]
     return least
+
+
+def _worst(runs: tuple[Event, ...], relation: Relation) -> set[Event]:
+    """The runs that may decide the maxima: of the Gaussian ones, that with the largest mu."""
+    largest = max((c.mu for run in runs if (c := read(run, relation)).gaussian), default=None)
+    others = {run for run in runs if not read(run, relation).gaussian}
+    return others if largest is None else {*others, GaussianDP(largest)}
 
 
 @lru_cache(maxsize=256)

@@ -28,12 +28,15 @@ from sordino.privacy.accountants.pairs import Array, Pair, Pure
 Level = tuple[Pair | Pure, int]
 """A pair and how often it happens."""
 
-_OUTSIDE = 25.0
-"""The tilted law leaves about e^-25 outside the window on either side."""
+_OUTSIDE = 20.0
+"""The tilted law leaves about e^-20 outside the window on either side."""
 
 _ABOVE, _BELOW = 12.0, 30.0
 """Parts are cut off above at e^-12 delta and below at e^-30, all together.  Heavy tails cut off higher would pull
 the tilt away from where delta is decided; this much costs less than 1e-6 of epsilon."""
+
+_MANY = 10_000
+"""Releases from which on the grain is taken as it is."""
 
 _GROWTH = 0.1
 """Growth of the cells with the loss, as a fraction of the step over the standard deviation of a single loss."""
@@ -125,6 +128,8 @@ def _tilt(levels: Sequence[Level], sketch: Sketch, t: float, log_delta: float, g
             bottom, r = reached, t - s
     most = max(_FEWEST, min(_MOST_POINTS, _MOST_WORK // len(levels)))
     single = math.sqrt(resolved / releases)
+    # Few releases make short transforms, and leave the shape of a single loss visible: refine.
+    grain *= min(1.0, max(0.25, (releases / _MANY) ** 0.25))
     step = max(grain * single, (top - bottom) / most)
     growth = _GROWTH * min(step / single, 2 * grain)
     margin = math.log(releases)
@@ -135,10 +140,10 @@ def _tilt(levels: Sequence[Level], sketch: Sketch, t: float, log_delta: float, g
 def _aligned(levels: Sequence[Level], step: float) -> float:
     """A step of about the same size on which the pure losses that matter most fall without rounding."""
     pure = {pair.epsilon: pair.epsilon**2 * count for pair, count in levels if isinstance(pair, Pure)}
-    if not pure:
-        return step
-    epsilon = max(pure, key=lambda e: pure[e])
-    return epsilon if len(levels) == 1 else epsilon / math.ceil(epsilon / step)
+    if len(levels) == len(pure) == 1:
+        return next(iter(pure))
+    epsilon = max(pure, key=lambda e: pure[e], default=0.0)
+    return epsilon / math.ceil(epsilon / step) if epsilon > step else step
 
 
 def _sketch(levels: Sequence[Level], log_delta: float) -> Sketch:
