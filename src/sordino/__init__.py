@@ -14,6 +14,7 @@ _HOMES = {
     "Problem": "sordino.problem",
     "OutputPerturbation": "sordino.methods",
     "NoisyGradientDescent": "sordino.methods",
+    "NoisySGD": "sordino.methods",
     "PrivateLogisticRegression": "sordino.estimators",
     "PrivateHuberRegressor": "sordino.estimators",
     "PrivateLinearRegression": "sordino.estimators",
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sordino.budget import Budget, Relation
     from sordino.certificate import Certificate, verify
     from sordino.estimators import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression
-    from sordino.methods import NoisyGradientDescent, OutputPerturbation
+    from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation
     from sordino.problem import Problem
     from sordino.train import PrivacyWarning
 
@@ -34,6 +35,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "NoisyGradientDescent",
+    "NoisySGD",
     "OutputPerturbation",
     "PrivacyWarning",
     "PrivateHuberRegressor",

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import worst_case
 
+import worst_case
 from sordino.budget import Relation
 from sordino.domains import Ball
-from sordino.methods import METHODS, NoisyGradientDescent, OutputPerturbation
+from sordino.methods import METHODS, NoisyGradientDescent, NoisySGD, OutputPerturbation
 from sordino.privacy.audit import audit
 from sordino.privacy.randomness import Randomness
 
@@ -42,6 +42,10 @@ CASES = {
     "descent, trajectory": (NoisyGradientDescent(20, 0.5, release="trajectory"), {}, {}, True),
     "descent, clipped": (NoisyGradientDescent(20, 0.5, clip=0.25), {"mu": 0.5}, {}, True),
     "descent, paper": (NoisyGradientDescent(20, 0.5, calibration="paper"), {}, {"delta": 1e-3}, False),
+    # batches of everybody, the only ones that runs side by side can share; the others are in test_noisy_sgd.py
+    "sgd, full batches, last iterate": (NoisySGD(20, 10, 0.5, release="last"), {}, {}, True),
+    "sgd, full batches, average": (NoisySGD(20, 10, 0.5), {}, {}, False),
+    "sgd, full batches, fixed size": (NoisySGD(20, 10, 0.5, release="last", sampling="fixed_size"), {}, {}, True),
 }
 
 

@@ -9,24 +9,28 @@ Theorem 3.2 of Bassily et al., with M the radius of the domain:
     T = min(n/8, epsilon^2 n^2 / (32 d log(1/delta))),    b = max(n sqrt(epsilon/(4T)), 1),    eta = M/(L sqrt(T))
 
 Privacy: T sampled Gaussian releases, composed numerically. Poisson batches are the default (they need less noise under
-both relations); fixed-size batches without replacement are accounted under replace-one.
+both relations); fixed-size batches without replacement are accounted under replace-one. An empty batch gets its noise
+like any other. Convexity plays no part in it.
 
 `calibration="paper"` takes sigma^2 = 8 T L^2 log(1/delta) / (n^2 epsilon^2), which was proved for batches drawn with
 replacement by a theorem about Poisson batches; the certificate states what it gives for the batches that are drawn.
+
+The schedules of Yu et al. 2020 are settings: eta_t = 1/(nu t) is `step_size=1/nu, decay="inverse"` with a public nu
+(see `sordino.curvature`), and their experiments' DP-SGD is `decay="halved midway", release="last"`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from sordino.budget import Budget
-from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
+from sordino.methods.protocol import Calibration, Release, require_delta, require_paper_setting
 from sordino.methods.schedule import expected_radius
-from sordino.oracle.protocol import Oracle
+from sordino.oracle.protocol import Array, Oracle
 from sordino.oracle.query import Gradient
 from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.privacy.calibrate import calibrate
@@ -63,7 +67,11 @@ class NoisySGDPlan:
 
 @dataclass(frozen=True)
 class NoisySGD:
-    """Noise in every step, on a batch of the records. What is `None` is taken from the theorem."""
+    """Noise in every step, on a batch of the records. What is `None` is taken from the theorem.
+
+    `radius` is a public guess of |w*|; `None` takes the domain's radius as the theorem does, and guesses where there is
+    none. Runs side by side (a stack as `start`) share their batches, so they are alike but not independent.
+    """
 
     steps: int | None = None
     batch_size: int | None = None
@@ -79,15 +87,15 @@ class NoisySGD:
         problem.require("noisy SGD", "smooth")
         require_delta("noisy SGD", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
         require_paper_setting(self.calibration, budget, "Bassily et al. 2019")
+        self._check()
         L, n, d = problem.constants.L, problem.records, problem.dim
+        # contributions never exceed L, so a larger clip would only be paid for
         C = L if self.clip is None else min(L, self.clip)
-        if not C > 0:
-            raise ValueError(f"clip is {self.clip}: it must be a positive bound on a record's gradient norm.")
         log = math.log(1 / budget.delta)
         # Theorem 3.2
         T = self.steps or max(1, math.ceil(min(n / 8, (budget.epsilon * n) ** 2 / (32 * d * log))))
         b = self.batch_size or min(n, math.ceil(max(n * math.sqrt(budget.epsilon / (4 * T)), 1)))
-        eta = self.step_size or expected_radius(problem, self.radius) / (L * math.sqrt(T))
+        eta = self.step_size or self._radius(problem) / (L * math.sqrt(T))
         sampling = self._sampling(b, n)
         Delta = budget.relation.distance * C
         if self.calibration == "paper":
@@ -118,15 +126,27 @@ class NoisySGD:
             total += w
         return Release(total / plan.steps if plan.release == "average" else w, plan.event)
 
+    def _check(self) -> None:
+        for name, kinds in (("decay", Decay), ("release", Released), ("sampling", Drawn)):
+            if getattr(self, name) not in get_args(kinds):
+                known = ", ".join(map(repr, get_args(kinds)))
+                raise ValueError(f"{name} is {getattr(self, name)!r}: it must be one of {known}.")
+        for name in ("steps", "batch_size", "step_size", "radius", "clip"):
+            given = getattr(self, name)
+            if given is not None and not (math.isfinite(given) and given > 0):
+                raise ValueError(f"{name} is {given}: it must be positive, or None for the theorem's.")
+            if name in ("steps", "batch_size") and given is not None and given != int(given):
+                raise ValueError(f"{name} is {given}: it must be a whole number.")
+
+    def _radius(self, problem: Problem) -> float:
+        """M of the theorem: the guess, the domain's radius, or what the weights are expected to measure."""
+        M = problem.domain.radius if self.radius is None else self.radius
+        return min(M, problem.domain.radius) if math.isfinite(M) else expected_radius(problem)
+
     def _sampling(self, batch_size: int, records: int) -> Poisson | FixedSize:
         if batch_size < 1 or batch_size > records:
             raise ValueError(f"batch_size is {batch_size}: it must lie between 1 and the {records} records.")
-        match self.sampling:
-            case "poisson":
-                return Poisson(batch_size / records)
-            case "fixed_size":
-                return FixedSize(batch_size)
-        raise ValueError(f"sampling is {self.sampling!r}: it must be 'poisson' or 'fixed_size'.")
+        return Poisson(batch_size / records) if self.sampling == "poisson" else FixedSize(batch_size)
 
 
 def decay(kind: Decay, t: int, T: int) -> float:
@@ -140,7 +160,6 @@ def decay(kind: Decay, t: int, T: int) -> float:
             return 1 / (t + 1)
         case "inverse root":
             return 1 / math.sqrt(t + 1)
-    raise ValueError(f"decay is {kind!r}: it must be one of {', '.join(map(repr, Decay.__args__))}.")  # type: ignore[attr-defined]
 
 
 def _event(noise: GaussianNoise, sampling: Poisson | FixedSize, records: int, T: int) -> Event:
