@@ -77,7 +77,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         binary = len(classes) == 2
         self.coef_, self.intercept_, trained = fit_linear(
             X,
-            2.0 * codes - 1.0 if binary else codes.astype(float),
+            np.where(codes == 1, 1.0, -1.0) if binary else codes.astype(np.float64),
             Logistic() if binary else Softmax(len(classes)),
             _settings(self),
             assumed=(known,),

@@ -21,7 +21,7 @@ class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     target_bound: float | None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any) -> Self:
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=True)
         unit = self._unit()
         loss, domain = self._loss(unit), self._domain(X.shape[1])

@@ -24,7 +24,8 @@ _ROWS = 256
 def count_release(X: Any, y: NDArray[np.float64]) -> int:
     """1 for records not met before, 2 the second time, and so on."""
     rows = np.linspace(0, len(y) - 1, num=min(_ROWS, len(y)), dtype=int)
-    sample = X[rows].toarray() if sparse.issparse(X) else X[rows]
+    chosen: Any = X[rows]
+    sample = chosen.toarray() if sparse.issparse(chosen) else chosen
     mark = hashlib.blake2b(key=_secret)
     for part in (np.array(X.shape), np.ascontiguousarray(sample, dtype=float), np.asarray(y[rows], dtype=float)):
         mark.update(part.tobytes())

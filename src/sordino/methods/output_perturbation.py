@@ -145,4 +145,4 @@ def _steps(problem: Problem, budget: Budget, D: float, calibration: Calibration)
         # the trace of the Hessian, at most beta for these losses, stands where the theorem has d beta
         variance = (d + 1) / epsilon**2 if budget.pure else 1 / gdp_mu(epsilon, delta) ** 2
         cube = (beta * D * n / L) ** 2 / (2 * budget.relation.distance**2 * variance)
-    return max(1, math.ceil(cube ** (1 / 3)))
+    return max(1, math.ceil(math.cbrt(cube)))

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Budget, Relation
-from sordino.oracle.protocol import Array
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
+
+Array = NDArray[np.float64]
 
 Calibration = Literal["tight", "paper"]
 """The least noise that earns the budget, or the constants a paper prints (whose true cost is then accounted)."""
@@ -24,6 +25,8 @@ class Release:
 
     weights: NDArray[np.float64]
     event: Event
+    chosen: int | None = None
+    """Which candidate of a search the weights come from."""
 
 
 class Plan(Protocol):
