@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -204,7 +205,7 @@ def first_fit() -> list[Line]:
         for name, goal in (("first fit, nothing compiled", "at most 2 s"), ("first fit, kernels kept", "none")):
             run = subprocess.run(
                 [sys.executable, "-c", FIRST_FIT],
-                env={"NUMBA_CACHE_DIR": cache, "PATH": ""},
+                env=dict(os.environ, NUMBA_CACHE_DIR=cache),
                 capture_output=True,
                 text=True,
                 check=True,
@@ -221,6 +222,7 @@ def main() -> None:
     )
     quick = parser.parse_args().quick
     large, rounds = (100_000, 5) if quick else (1_000_000, 21)
+    load = round(os.getloadavg()[0], 2)
     lines = [
         *dense(large, 100, np.float64, rounds, "at most 1.5"),
         *dense(32_561, 110, np.float64, 20 * rounds, "at most 2.2"),
@@ -243,6 +245,7 @@ def main() -> None:
         "machine": platform.machine(),
         "processors": threads(),
         "rounds": rounds,
+        "other processes running": load,
         "clip": CLIP,
         "loss": "Logistic",
         **{name: version(name) for name in ("sordino", "numpy", "scipy", "numba", "threadpoolctl")},

@@ -16,6 +16,7 @@ from sordino.losses import (
     Huber,
     HuberisedHinge,
     Logistic,
+    MoreauSmoothed,
     Pinball,
     Softmax,
     Squared,
@@ -26,19 +27,30 @@ LOSSES = (
     Softmax(3),
     Squared(target_bound=0.8),
     Huber(threshold=0.4),
+    Huber(threshold=0.4, target_bound=0.8),
     HuberisedHinge(width=0.3),
     Hinge(),
-    Absolute(),
-    Pinball(quantile=0.3),
-    EpsilonInsensitive(tolerance=0.2),
+    Absolute(target_bound=0.8),
+    Pinball(quantile=0.3, target_bound=0.8),
+    EpsilonInsensitive(tolerance=0.2, target_bound=0.8),
+    MoreauSmoothed(Hinge(), 4.0),
+    MoreauSmoothed(Absolute(target_bound=0.8), 2.0),
+    MoreauSmoothed(Pinball(quantile=0.3), 0.5),
+    MoreauSmoothed(EpsilonInsensitive(tolerance=0.2), 3.0),
 )
+
+
+def label(loss):
+    """A test's name for it."""
+    name = type(loss).__name__
+    return f"{name}-{label(loss.base)}" if isinstance(loss, MoreauSmoothed) else name
 
 
 def targets(loss, count, rng):
     """Labels for a classifier, numbers for a regression."""
     if isinstance(loss, Softmax):
         return rng.integers(0, loss.classes, count).astype(float)
-    if isinstance(loss, Logistic | Hinge | HuberisedHinge):
+    if isinstance(getattr(loss, "base", loss), Logistic | Hinge | HuberisedHinge):
         return rng.choice([-1.0, 1.0], count)
     return rng.normal(size=count)
 

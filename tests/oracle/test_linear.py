@@ -59,7 +59,7 @@ def example(loss, rho=0.0, records=37, features=5, seed=0):
 
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("rho", [0.0, 0.6])
-@pytest.mark.parametrize("loss", plain.LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", plain.LOSSES, ids=plain.label)
 def test_clipped_sums(loss, rho, storage):
     X, y, problem, rows = example(loss, rho)
     oracle = linear_oracle(STORAGE[storage](X), y, problem, rows)
@@ -74,7 +74,7 @@ def test_clipped_sums(loss, rho, storage):
 
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("rho", [0.0, 0.6])
-@pytest.mark.parametrize("loss", plain.LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", plain.LOSSES, ids=plain.label)
 def test_exact_mean_gradient_and_value(loss, rho, storage):
     X, y, problem, rows = example(loss, rho)
     oracle = linear_oracle(STORAGE[storage](X), y, problem, rows)

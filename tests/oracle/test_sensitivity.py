@@ -61,7 +61,7 @@ def poisoned(seed=0):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("storage", STORAGE)
 @pytest.mark.parametrize("rho", [0.0, 0.6])
-@pytest.mark.parametrize("loss", plain.LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", plain.LOSSES, ids=plain.label)
 def test_poisoned_records_stay_within_the_clip(loss, rho, storage):
     X, y = poisoned()
     y = np.where(np.arange(len(y)) < 4 * len(BAD_FEATURES), np.abs(y), y) if loss.outputs > 1 else y

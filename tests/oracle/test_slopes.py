@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from plain_gradients import LOSSES
+from plain_gradients import LOSSES, label
 from sordino.losses import LOSSES as KINDS
 from sordino.losses import Logistic, Softmax
 from sordino.oracle.kernels import native, slopes
@@ -15,7 +15,7 @@ from sordino.oracle.kernels.stack import stack_coefficients, stack_values
 
 # around every kink: margins 1 and 1 -+ width, residuals 0, -+ threshold and -+ tolerance; and far away from them
 SCORES = np.unique(np.concatenate([np.linspace(-3, 3, 241), [-800.0, -40.0, -1e-9, 1e-9, 40.0, 800.0]]))
-TARGETS = (-1.0, -0.8, 0.0, 0.25, 1.0)
+TARGETS = (-1.0, -0.8, 0.0, 0.25, 0.8, 1.0)
 
 
 @njit
@@ -36,8 +36,10 @@ def test_exp_of_what_is_not_a_number_and_of_minus_infinity():
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
 def test_every_loss_has_a_kernel_and_an_example_here(kind):
-    assert any(type(loss) is kind for loss in LOSSES)
-    assert len({slopes.kernel_of(loss)[0] for loss in LOSSES}) == len(KINDS)
+    examples = [loss for loss in LOSSES if type(loss) is kind]
+    assert examples
+    for loss in examples:
+        slopes.kernel_of(loss)
 
 
 def test_a_loss_without_a_kernel_is_a_sentence():
@@ -49,13 +51,14 @@ def test_a_loss_without_a_kernel_is_a_sentence():
         slopes.kernel_of(Cauchy())
 
 
-@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.outputs == 1], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.outputs == 1], ids=label)
 @pytest.mark.parametrize("y", TARGETS)
 def test_slope_and_value_of_one_score(loss, y):
-    code, parameter = slopes.kernel_of(loss)
+    code, parameters = slopes.kernel_of(loss)
+    y = float(np.clip(y, -getattr(loss, "target_bound", math.inf), getattr(loss, "target_bound", math.inf)))
     target = np.full(len(SCORES), y)
-    slope = [slopes.slope(code, parameter, a, y) for a in SCORES]
-    value = [slopes.value(code, parameter, a, y) for a in SCORES]
+    slope = [slopes.slope(code, parameters, a, y) for a in SCORES]
+    value = [slopes.value(code, parameters, a, y) for a in SCORES]
     np.testing.assert_allclose(slope, loss.slope(SCORES, target), rtol=1e-15, atol=4e-16)
     np.testing.assert_allclose(value, loss.value(SCORES, target), rtol=1e-14, atol=4e-16)
 
@@ -66,33 +69,33 @@ def test_slope_and_value_of_softmax(classes):
     loss = Softmax(classes)
     scores = rng.normal(size=(50, classes)) * rng.choice([0.1, 3.0, 300.0], (50, 1))
     y = rng.integers(0, classes, 50).astype(float)
-    code, parameter = slopes.kernel_of(loss)
+    code, parameters = slopes.kernel_of(loss)
     ones, offsets = np.ones(50), np.zeros(classes)
 
     computed, totals = scores.T.copy(), np.zeros(classes)
-    stack_coefficients(code, parameter, classes, computed, y, ones, ones, offsets, 1e9, totals)
+    stack_coefficients(code, parameters, classes, computed, y, ones, ones, offsets, 1e9, totals)
     want = loss.slope(scores, y)
     np.testing.assert_allclose(computed.T, want, rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(totals, want.sum(axis=0), rtol=1e-12, atol=1e-13)
 
     total = np.zeros(1)
-    stack_values(code, parameter, classes, scores.T.copy(), y, ones, ones, offsets, math.inf, total)
+    stack_values(code, parameters, classes, scores.T.copy(), y, ones, ones, offsets, math.inf, total)
     assert math.isclose(total[0], loss.value(scores, y).sum(), rel_tol=1e-13)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", LOSSES, ids=label)
 def test_a_score_that_is_not_a_number_counts_for_nothing(loss):
-    code, parameter = slopes.kernel_of(loss)
+    code, parameters = slopes.kernel_of(loss)
     ones, offsets, totals = np.ones(3), np.zeros(loss.outputs), np.zeros(loss.outputs)
     scores = np.full((loss.outputs, 3), 0.25)
     scores[0, 1] = np.nan
     values, alone = np.zeros(1), np.zeros(1)
-    stack_values(code, parameter, loss.outputs, scores.copy(), ones, ones, ones, offsets, math.inf, values)
+    stack_values(code, parameters, loss.outputs, scores.copy(), ones, ones, ones, offsets, math.inf, values)
     stack_values(
-        code, parameter, loss.outputs, scores[:, :1].copy(), ones[:1], ones[:1], ones[:1], offsets, math.inf, alone
+        code, parameters, loss.outputs, scores[:, :1].copy(), ones[:1], ones[:1], ones[:1], offsets, math.inf, alone
     )
     assert values[0] == 2 * alone[0]
-    stack_coefficients(code, parameter, loss.outputs, scores, ones, ones, ones, offsets, 1.0, totals)
+    stack_coefficients(code, parameters, loss.outputs, scores, ones, ones, ones, offsets, 1.0, totals)
     assert not scores[:, 1].any()
     assert scores[:, 0].any()
     np.testing.assert_allclose(totals, 2 * scores[:, 0], rtol=1e-15)
@@ -101,7 +104,9 @@ def test_a_score_that_is_not_a_number_counts_for_nothing(loss):
 def test_a_record_that_counts_for_nothing_leaves_not_even_an_underflow():
     """p = 1e-200 squares to zero: a norm of 0 must not be taken for a gradient within the bound."""
     scores, totals = np.array([[0.0], [-460.0]]), np.zeros(2)
-    stack_coefficients(slopes.SOFTMAX, 0.0, 2, scores, np.zeros(1), np.ones(1), np.zeros(1), np.zeros(2), 1.0, totals)
+    stack_coefficients(
+        slopes.SOFTMAX, (0.0, math.inf), 2, scores, np.zeros(1), np.ones(1), np.zeros(1), np.zeros(2), 1.0, totals
+    )
     assert not scores.any()
     assert not totals.any()
 

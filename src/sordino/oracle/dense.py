@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from sordino.budget import Relation
 from sordino.oracle.kernels.dense import clipped_sum
-from sordino.oracle.kernels.norms import dense_norms
+from sordino.oracle.kernels.norms import row_norms
 from sordino.oracle.kernels.pool import one_blas_thread, share
 from sordino.oracle.kernels.stack import stack_coefficients, stack_values
 from sordino.oracle.linear import LinearModel, Records, bounded_records, cut
-from sordino.oracle.query import Choice, Gradient
+from sordino.oracle.query import Choice, ClippedLoss, Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.problem import Problem
@@ -49,14 +49,16 @@ class DenseOracle:
         # a read-only view: the caller's matrix cannot be changed here, and the kernels compile for one type of array
         self._X = np.ascontiguousarray(X, dtype=kind).view()
         self._X.flags.writeable = False
-        self._records = bounded_records(self._norms(), y, X.shape[1], rows, self._model.outputs)
+        self._records = bounded_records(self._norms(), y, X.shape[1], rows, problem.loss)
         self._spoiled = bool((self._records.scales == 0).any())
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
         return sampling.draw(len(self._records), randomness.sampling.generator)
 
-    def release(self, query: Gradient, noise: Noise, randomness: Randomness) -> Array:
+    def release(self, query: Gradient | ClippedLoss, noise: Noise, randomness: Randomness) -> Array:
         self._model.allow(query, noise)
+        if isinstance(query, ClippedLoss):
+            return noise.perturb(self._losses(query.at, query.clip)[..., None], randomness)[..., 0]
         return noise.perturb(self._sum(query), randomness)
 
     def choose(self, query: Choice, selection: NoisyMinimum, randomness: Randomness) -> int:
@@ -71,11 +73,19 @@ class DenseOracle:
     def value(self, at: Array) -> Array:
         return self._losses(at, math.inf) / self._model.problem.records
 
+    def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[DenseOracle, DenseOracle]:
+        rest, drawn = self._model.parts(batch, len(self._records))
+        return self._copy(rest, outside), self._copy(drawn, inside)
+
+    def _copy(self, which: NDArray[np.intp], problem: Problem) -> DenseOracle:
+        y = self._records.usable_targets[which]
+        return DenseOracle(self._X[which], y, problem, self._model.rows, self._model.relation)
+
     def _losses(self, at: Array, cap: float) -> Array:
         """sum_i min(l(at; z_i), cap) for every model of the stack."""
         at = np.asarray(at, dtype=np.float64)
         table, offsets = self._model.split(at)
-        code, parameter = self._model.kernel
+        code, parameters = self._model.kernel
         outputs = self._model.outputs
         tasks, groups = self._tasks(len(self._records), len(table))
         losses = np.zeros((groups, len(table) // outputs))
@@ -87,7 +97,7 @@ class DenseOracle:
                 block, part = self._block(None, start, stop)
                 stack_values(
                     code,
-                    parameter,
+                    parameters,
                     outputs,
                     _scores(table[few], block),
                     part.targets,
@@ -128,7 +138,7 @@ class DenseOracle:
         sums = np.zeros((len(ranges), d))
         slopes = np.zeros(len(ranges))
         index = _EVERY if batch is None else batch
-        code, parameter = self._model.kernel
+        code, parameters = self._model.kernel
         records = self._records
         # about 8 kB of rows: a quarter of the nearest cache, which two threads may have to share
         tile = int(np.clip((8192 // max(1, d * self._X.itemsize)) & ~7, 8, 64))
@@ -146,7 +156,7 @@ class DenseOracle:
                 w,
                 offset,
                 code,
-                parameter,
+                parameters,
                 clip,
                 tile,
                 sums[number],
@@ -159,7 +169,7 @@ class DenseOracle:
         self, table: Array, offsets: Array, clip: float, batch: NDArray[np.intp] | None
     ) -> tuple[Array, Array]:
         """Many scores per record: two matrix products per block of rows, with slopes and clipping in between."""
-        code, parameter = self._model.kernel
+        code, parameters = self._model.kernel
         outputs = self._model.outputs
         tasks, groups = self._tasks(len(self._records) if batch is None else len(batch), len(table))
         sums = np.zeros((groups, *table.shape))
@@ -172,7 +182,7 @@ class DenseOracle:
                 scores = _scores(table[few], block)
                 stack_coefficients(
                     code,
-                    parameter,
+                    parameters,
                     outputs,
                     scores,
                     part.targets,
@@ -216,10 +226,11 @@ class DenseOracle:
     def _norms(self) -> Array:
         n, d = self._X.shape
         flat, norms = self._X.reshape(-1), np.empty(n)
+        starts = np.arange(n + 1, dtype=np.uint64) * np.uint64(d)
         ranges = cut(n, max(1, n * d // _TASK))
 
         def task(number: int) -> None:
-            dense_norms(flat, d, *ranges[number], norms)
+            row_norms(flat, starts, *ranges[number], norms)
 
         share(task, len(ranges))
         return norms

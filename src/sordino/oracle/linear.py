@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Relation
-from sordino.oracle.kernels.slopes import kernel_of
-from sordino.oracle.query import Choice, Gradient
+from sordino.losses import Loss
+from sordino.oracle.kernels.slopes import Parameters, kernel_of
+from sordino.oracle.query import Choice, ClippedLoss, Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
 from sordino.problem import Problem
@@ -48,11 +49,16 @@ class Records:
     def __len__(self) -> int:
         return len(self.targets)
 
+    @property
+    def usable_targets(self) -> Array:
+        """Not a number where a record has none."""
+        return np.where(self.inverses > 0, self.targets, np.nan)
+
     def part(self, which: slice | NDArray[np.intp]) -> Records:
         return Records(self.targets[which], self.scales[which], self.inverses[which])
 
 
-def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, outputs: int) -> Records:
+def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, loss: Loss) -> Records:
     """The multipliers that bring raw rows of `width` numbers to norm R at most, and 1/|r_i| after that."""
     scales = rows.scales(raw_norms)
     scales[scales < _SMALLEST_SCALE] = 0.0
@@ -64,12 +70,16 @@ def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, outputs: i
 
     targets = np.ascontiguousarray(y, dtype=np.float64)
     usable = np.isfinite(targets)
-    if outputs > 1:
+    if loss.outputs > 1:
         with np.errstate(invalid="ignore"):
-            usable &= (targets == np.floor(targets)) & (targets >= 0) & (targets < outputs)
+            usable &= (targets == np.floor(targets)) & (targets >= 0) & (targets < loss.outputs)
     if not usable.all():
         targets = np.where(usable, targets, 0.0)
         inverses[~usable] = 0.0
+    # the loss's constants hold for targets within its bound; the kernels rely on finding them there
+    bound = getattr(loss, "target_bound", math.inf)
+    if math.isfinite(bound):
+        targets = np.clip(targets, -bound, bound)
     return Records(targets, scales, inverses)
 
 
@@ -90,7 +100,7 @@ class LinearModel:
             )
 
     @property
-    def kernel(self) -> tuple[int, float]:
+    def kernel(self) -> tuple[int, Parameters]:
         return kernel_of(self.problem.loss)
 
     @property
@@ -155,7 +165,15 @@ class LinearModel:
             )
         return index
 
-    def allow(self, query: Gradient | Choice, noise: Noise | NoisyMinimum) -> None:
+    def parts(self, batch: Batch, records: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The record numbers outside the batch, and the batch."""
+        everybody = np.arange(records)
+        inside = self.batch(batch, records)
+        if inside is None:
+            return everybody[:0], everybody
+        return np.delete(everybody, inside), inside
+
+    def allow(self, query: Gradient | Choice | ClippedLoss, noise: Noise | NoisyMinimum) -> None:
         """Raise a sentence unless the noise was made for at least this query's sensitivity."""
         if not (math.isfinite(query.clip) and query.clip > 0):
             raise ValueError(f"clip is {query.clip}: a released sum needs a positive finite bound on each record.")

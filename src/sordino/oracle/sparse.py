@@ -13,12 +13,12 @@ from scipy import sparse
 
 from sordino.budget import Relation
 from sordino.oracle.kernels import sparse as kernels
-from sordino.oracle.kernels.norms import sparse_norms
+from sordino.oracle.kernels.norms import row_norms
 from sordino.oracle.kernels.pool import share
 from sordino.oracle.kernels.sparse import GROUP
 from sordino.oracle.kernels.stack import stack_coefficients, stack_values
 from sordino.oracle.linear import LinearModel, bounded_records, cut
-from sordino.oracle.query import Choice, Gradient
+from sordino.oracle.query import Choice, ClippedLoss, Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.problem import Problem
@@ -57,13 +57,15 @@ class SparseOracle:
         self._columns = int(X.shape[1])
         self._X = _compressed(X.tocsr())
         widest = int(np.diff(self._X.indptr.astype(np.int64)).max(initial=0))
-        self._records = bounded_records(self._norms(), y, widest, rows, self._model.outputs)
+        self._records = bounded_records(self._norms(), y, widest, rows, problem.loss)
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
         return sampling.draw(len(self._records), randomness.sampling.generator)
 
-    def release(self, query: Gradient, noise: Noise, randomness: Randomness) -> Array:
+    def release(self, query: Gradient | ClippedLoss, noise: Noise, randomness: Randomness) -> Array:
         self._model.allow(query, noise)
+        if isinstance(query, ClippedLoss):
+            return noise.perturb(self._losses(query.at, query.clip)[..., None], randomness)[..., 0]
         return noise.perturb(self._sum(query), randomness)
 
     def choose(self, query: Choice, selection: NoisyMinimum, randomness: Randomness) -> int:
@@ -77,6 +79,17 @@ class SparseOracle:
 
     def value(self, at: Array) -> Array:
         return self._losses(at, math.inf) / self._model.problem.records
+
+    def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[SparseOracle, SparseOracle]:
+        rest, drawn = self._model.parts(batch, len(self._records))
+        return self._copy(rest, outside), self._copy(drawn, inside)
+
+    def _copy(self, which: Index, problem: Problem) -> SparseOracle:
+        data, indices, indptr = self._X
+        shape = (len(self._records), self._columns)
+        X = sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=shape)[which]
+        y = self._records.usable_targets[which]
+        return SparseOracle(X, y, problem, self._model.rows, self._model.relation)
 
     def _losses(self, at: Array, cap: float) -> Array:
         """sum_i min(l(at; z_i), cap) for every model of the stack."""
@@ -154,7 +167,7 @@ class SparseOracle:
         weights = _grouped(table)
         ranges = cut(len(self._records), self._parts(len(self._X.data), 128))
         losses = np.zeros((len(ranges), len(offsets) // self._model.outputs))
-        code, parameter = self._model.kernel
+        code, parameters = self._model.kernel
 
         def task(number: int) -> None:
             for start, stop in _blocks(*ranges[number]):
@@ -162,7 +175,7 @@ class SparseOracle:
                 scores = self._scores(weights, _EVERY, start, stop)
                 stack_values(
                     code,
-                    parameter,
+                    parameters,
                     self._model.outputs,
                     scores[: len(offsets)],
                     part.targets,
@@ -183,10 +196,10 @@ class SparseOracle:
         """What every raw row is multiplied by, per group of scores; the clipped slopes are added to `slopes`."""
         scores = self._scores(weights, index, start, stop)
         part = self._records.part(index[start:stop] if index.size else slice(start, stop))
-        code, parameter = self._model.kernel
+        code, parameters = self._model.kernel
         stack_coefficients(
             code,
-            parameter,
+            parameters,
             self._model.outputs,
             scores[: len(offsets)],
             part.targets,
@@ -230,7 +243,7 @@ class SparseOracle:
         ranges = cut(len(norms), self._parts(len(self._X.data), 128))
 
         def task(number: int) -> None:
-            sparse_norms(self._X.data, self._X.indptr, *ranges[number], norms)
+            row_norms(self._X.data, self._X.indptr, *ranges[number], norms)
 
         share(task, len(ranges))
         return norms

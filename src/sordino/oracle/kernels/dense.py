@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.oracle.kernels.native import compiled
-from sordino.oracle.kernels.slopes import coefficients
+from sordino.oracle.kernels.slopes import Parameters, coefficients
 
 Array = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ def clipped_sum(
     w: Array,
     offset: float,
     code: int,
-    p: float,
+    parameters: Parameters,
     clip: float,
     tile: int,
     out: Array,
@@ -61,7 +61,7 @@ def clipped_sum(
             targets[r] = 0.0
             multipliers[r] = 0.0
             reciprocals[r] = 0.0
-        total += coefficients(code, p, dots, targets, multipliers, reciprocals, offset, clip)
+        total += coefficients(code, parameters, dots, targets, multipliers, reciprocals, offset, clip)
 
         # rows with coefficient 0 are left out: they cost nothing, and 0 * NaN is never formed
         active = 0

@@ -17,39 +17,24 @@ _LOW, _HIGH = 1e-250, 1e300
 
 
 @compiled
-def _norm(values: NDArray[Any], first: int, last: int) -> float:
-    """Norm of values[first:last]; infinite when it holds a NaN or an infinity."""
-    square = 0.0
-    for q in range(first, last):
-        x = np.float64(values[q])
-        square += x * x
-    if _LOW < square < _HIGH:
-        return math.sqrt(square)
-    # |x| = m |x / m|,   m = max_j |x_j|
-    largest = 0.0
-    for q in range(first, last):
-        x = abs(np.float64(values[q]))
-        if not x < math.inf:
-            return math.inf
-        largest = max(largest, x)
-    if largest == 0.0:
-        return 0.0
-    square = 0.0
-    for q in range(first, last):
-        x = np.float64(values[q]) / largest
-        square += x * x
-    return largest * math.sqrt(square)
-
-
-@compiled
-def dense_norms(values: NDArray[Any], columns: int, start: int, stop: int, norms: Array) -> None:
-    """Rows start..stop of a matrix in C order, given flat."""
-    for i in range(start, stop):
-        norms[i] = _norm(values, i * columns, (i + 1) * columns)
-
-
-@compiled
-def sparse_norms(values: NDArray[Any], indptr: NDArray[Any], start: int, stop: int, norms: Array) -> None:
-    """Rows start..stop of compressed sparse rows without duplicates."""
-    for i in range(start, stop):
-        norms[i] = _norm(values, indptr[i], indptr[i + 1])
+def row_norms(values: NDArray[Any], starts: NDArray[Any], first: int, last: int, norms: Array) -> None:
+    """Norms of rows first..last, row i being values[starts_i : starts_{i+1}]; infinite where an entry is not finite."""
+    for i in range(first, last):
+        square = 0.0
+        for q in range(starts[i], starts[i + 1]):
+            x = np.float64(values[q])
+            square += x * x
+        norms[i] = math.sqrt(square)
+        if _LOW < square < _HIGH:
+            continue
+        # |x| = m |x / m|,   m = max_j |x_j|
+        largest = 0.0
+        for q in range(starts[i], starts[i + 1]):
+            x = abs(np.float64(values[q]))
+            largest = max(largest, x) if x < math.inf else math.inf
+        square = 0.0
+        if 0.0 < largest < math.inf:
+            for q in range(starts[i], starts[i + 1]):
+                x = np.float64(values[q]) / largest
+                square += x * x
+        norms[i] = largest * math.sqrt(square) if largest < math.inf else math.inf

@@ -19,6 +19,7 @@ from sordino.losses import (
     HuberisedHinge,
     Logistic,
     Loss,
+    MoreauSmoothed,
     Pinball,
     Softmax,
     Squared,
@@ -26,12 +27,14 @@ from sordino.losses import (
 from sordino.oracle.kernels.native import bits_of, compiled, exact, from_bits
 
 Array = NDArray[np.float64]
+Parameters = tuple[float, float]
+"""A loss's own parameter, and the sharpness of its Moreau envelope: infinite for the loss as it is."""
 
 LOGISTIC, SQUARED, HUBER, HUBERISED_HINGE, HINGE, ABSOLUTE, PINBALL, EPSILON_INSENSITIVE, SOFTMAX = range(9)
 
 _CODES: dict[type, tuple[int, str | None]] = {
     Logistic: (LOGISTIC, None),
-    Squared: (SQUARED, "target_bound"),
+    Squared: (SQUARED, None),
     Huber: (HUBER, "threshold"),
     HuberisedHinge: (HUBERISED_HINGE, "width"),
     Hinge: (HINGE, None),
@@ -42,17 +45,18 @@ _CODES: dict[type, tuple[int, str | None]] = {
 }
 
 
-def kernel_of(loss: Loss) -> tuple[int, float]:
-    """The number under which the kernels know this loss, and its parameter."""
+def kernel_of(loss: Loss) -> tuple[int, Parameters]:
+    """The number under which the kernels know this loss, and its parameters."""
+    plain, sharpness = (loss.base, loss.sharpness) if isinstance(loss, MoreauSmoothed) else (loss, math.inf)
     try:
-        code, parameter = _CODES[type(loss)]
+        code, parameter = _CODES[type(plain)]
     except KeyError:
         known = ", ".join(sorted(kind.__name__ for kind in _CODES))
         raise TypeError(
-            f"{type(loss).__name__} has no compiled slope: the kernels know {known}; "
+            f"{type(plain).__name__} has no compiled slope: the kernels know {known}; "
             "a new loss needs a code, a slope and a value in sordino.oracle.kernels.slopes."
         ) from None
-    return code, float(getattr(loss, parameter)) if parameter else 0.0
+    return code, (float(getattr(plain, parameter)) if parameter else 0.0, float(sharpness))
 
 
 # exp(x) = 2^k exp(r), k = round(x / log 2), |r| <= log(2)/2: the series up to r^12/12! is exact to 2e-16
@@ -93,47 +97,72 @@ def _logistic_slope(a: float, y: float) -> float:
 
 
 @compiled
-def slope(code: int, p: float, a: float, y: float) -> float:
-    """phi'(a, y) of a loss with one score; p is the loss's parameter."""
+def slope(code: int, parameters: Parameters, a: float, y: float) -> float:
+    """phi'(a, y) of a loss with one score, for a target within the loss's bound."""
+    p = parameters[0]
+    sharpness = parameters[1]
+    r = a - y
     if code == LOGISTIC:
         return _logistic_slope(a, y)
     if code == SQUARED:
-        return a - min(max(y, -p), p)
+        return r
     if code == HUBER:
-        return min(max(a - y, -p), p)
+        return min(max(r, -p), p)
     if code == HUBERISED_HINGE:
         return -y * min(max((1.0 + p - y * a) / (2.0 * p), 0.0), 1.0)
+    if sharpness < math.inf:
+        return sharpness * _pull(code, p, 1.0 / sharpness, a, y)
     if code == HINGE:
         return -y if y * a < 1.0 else 0.0
-    r = a - y
+    if code == PINBALL:
+        return 1.0 - p if r > 0.0 else (-p if r < 0.0 else 0.0)
     sign = 1.0 if r > 0.0 else (-1.0 if r < 0.0 else 0.0)
     if code == ABSOLUTE:
         return sign
-    if code == PINBALL:
-        return 1.0 - p if r > 0.0 else (-p if r < 0.0 else 0.0)
     return sign if abs(r) > p else 0.0
 
 
 @compiled
-def value(code: int, p: float, a: float, y: float) -> float:
-    """phi(a, y) of a loss with one score."""
+def _pull(code: int, p: float, step: float, a: float, y: float) -> float:
+    """a - prox(a): how far the proximal step of a loss with a kink moves the score."""
+    r = a - y
+    if code == HINGE:
+        return -y * min(max(1.0 - y * a, 0.0), step)
+    if code == ABSOLUTE:
+        return min(max(r, -step), step)
+    if code == PINBALL:
+        return min(max(r, -step * p), step * (1.0 - p))
+    return min(max(r - min(max(r, -p), p), -step), step)
+
+
+@compiled
+def value(code: int, parameters: Parameters, a: float, y: float) -> float:
+    """phi(a, y) of a loss with one score, for a target within the loss's bound."""
+    p = parameters[0]
+    sharpness = parameters[1]
+    envelope = 0.0
+    if sharpness < math.inf:
+        # phi_s(a) = phi(prox(a)) + (s/2)(a - prox(a))^2
+        pull = _pull(code, p, 1.0 / sharpness, a, y)
+        a -= pull
+        envelope = 0.5 * sharpness * pull * pull
     m = y * a
     r = a - y
     if code == LOGISTIC:
         return max(-m, 0.0) + math.log1p(exp(-abs(m)))
     if code == SQUARED:
-        return 0.5 * (a - min(max(y, -p), p)) ** 2
+        return 0.5 * r * r
     if code == HUBER:
         return 0.5 * r * r if abs(r) <= p else p * abs(r) - 0.5 * p * p
     if code == HUBERISED_HINGE:
         return 0.0 if m > 1.0 + p else (1.0 - m if m < 1.0 - p else (1.0 + p - m) ** 2 / (4.0 * p))
     if code == HINGE:
-        return max(0.0, 1.0 - m)
+        return max(0.0, 1.0 - m) + envelope
     if code == ABSOLUTE:
-        return abs(r)
+        return abs(r) + envelope
     if code == PINBALL:
-        return max(-p * r, (1.0 - p) * r)
-    return max(0.0, abs(r) - p)
+        return max(-p * r, (1.0 - p) * r) + envelope
+    return max(0.0, abs(r) - p) + envelope
 
 
 @compiled
@@ -151,7 +180,14 @@ def _bounded(s: float, bound: float) -> float:
 
 @compiled
 def coefficients(
-    code: int, p: float, dots: Array, y: Array, scales: Array, inverses: Array, offset: float, clip: float
+    code: int,
+    parameters: Parameters,
+    dots: Array,
+    y: Array,
+    scales: Array,
+    inverses: Array,
+    offset: float,
+    clip: float,
 ) -> float:
     r"""In place of <x_i, w>: what raw row i is multiplied by in the clipped sum. Returns the sum of clipped slopes.
 
@@ -170,7 +206,7 @@ def coefficients(
     else:
         for i in range(dots.size):
             a = score(dots[i], scales[i], offset)
-            s = slope(code, p, a, y[i]) if a == a else 0.0
+            s = slope(code, parameters, a, y[i]) if a == a else 0.0
             s = _bounded(s, clip * inverses[i])
             total += s
             dots[i] = s * scales[i]

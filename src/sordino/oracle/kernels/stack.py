@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.oracle.kernels.native import compiled
-from sordino.oracle.kernels.slopes import SOFTMAX, coefficients, exp, score, value
+from sordino.oracle.kernels.slopes import SOFTMAX, Parameters, coefficients, exp, score, value
 
 Array = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def _softmax_coefficients(
 @compiled
 def stack_coefficients(
     code: int,
-    p: float,
+    parameters: Parameters,
     outputs: int,
     scores: Array,
     y: Array,
@@ -76,13 +76,13 @@ def stack_coefficients(
             k = j + outputs
             _softmax_coefficients(scores[j:k], y, scales, inverses, offsets[j:k], clip, totals[j:k])
         else:
-            totals[j] += coefficients(code, p, scores[j], y, scales, inverses, offsets[j], clip)
+            totals[j] += coefficients(code, parameters, scores[j], y, scales, inverses, offsets[j], clip)
 
 
 @compiled
 def stack_values(
     code: int,
-    p: float,
+    parameters: Parameters,
     outputs: int,
     scores: Array,
     y: Array,
@@ -108,6 +108,6 @@ def stack_values(
                 loss = top[i] + math.log(total[i]) - chosen[i]
             else:
                 a = score(scores[j, i], scales[i], offsets[j])
-                loss = value(code, p, a, y[i])
+                loss = value(code, parameters, a, y[i])
             if inverses[i] > 0.0 and abs(loss) < math.inf:
                 totals[j // outputs] += loss if loss < cap else cap
