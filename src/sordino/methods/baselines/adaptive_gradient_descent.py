@@ -64,6 +64,10 @@ class AdaptiveGradientDescentPlan:
     noise: GaussianNoise
     selection: NoisyMinimum
 
+    def filter(self) -> PrivacyFilter:
+        """Adds up mu^2, as it does for Gaussian and pure releases."""
+        return PrivacyFilter(self.kept, distance=self.distance)
+
     @property
     def event(self) -> Event:
         left = self.kept.delta - (1 + math.exp(self.kept.epsilon)) * self.distance
@@ -104,20 +108,24 @@ class AdaptiveGradientDescent:
         selection = NoisyMinimum(C_obj, epsilon_nm, budget.relation)
         # every round has a choice, whose mu is at least its epsilon up to 1
         rounds = math.ceil((gdp_mu(epsilon, budget.delta) / min(epsilon_nm, 1.0)) ** 2)
-        distance = rounds * flatten(noise.event)[1]
-        longest = self.longest_step or expected_radius(problem, self.radius) / 16
-        return AdaptiveGradientDescentPlan(
-            Budget(epsilon, budget.delta, budget.relation),
-            rounds,
-            distance,
-            C,
-            C_obj,
-            self.candidates,
-            longest,
-            self.growth,
-            noise,
-            selection,
+        plan = AdaptiveGradientDescentPlan(
+            kept=Budget(epsilon, budget.delta, budget.relation),
+            rounds=rounds,
+            distance=rounds * flatten(noise.event)[1],
+            clip=C,
+            loss_clip=C_obj,
+            candidates=self.candidates,
+            longest_step=self.longest_step or expected_radius(problem, self.radius) / 16,
+            growth=self.growth,
+            noise=noise,
+            selection=selection,
         )
+        if not plan.filter().admits(compose(noise.event, selection.event)):
+            raise ValueError(
+                f"splits is {self.splits}: the first gradient and choice alone would exceed the budget; use more "
+                "`splits`, which spend less on each."
+            )
+        return plan
 
     def run(
         self,
@@ -159,7 +167,7 @@ def _descend(
     plan: AdaptiveGradientDescentPlan, problem: Problem, oracle: ChoosingOracle, randomness: Randomness, w: Array
 ) -> Array:
     n, penalty, project = problem.records, problem.penalty, problem.domain.project
-    spending = PrivacyFilter(plan.kept, distance=plan.distance)
+    spending = plan.filter()
     # precisions are mu^2: what is wanted of a gradient, and what has been measured where w is
     wanted, had = plan.noise.multiplier**-2, 0.0
     g = np.zeros_like(w)
