@@ -118,11 +118,9 @@ class DenseOracle:
         table, offsets = self._model.split(at)
         batch = self._model.batch(query.batch, len(self._records))
         if len(table) < _STACK and self._model.outputs == 1:
-            parts = [
-                self._fused(w, offset, query.clip, batch) for w, offset in zip(table, offsets.tolist(), strict=True)
-            ]
-            features = np.array([part[0] for part in parts]).reshape(table.shape)
-            slopes = np.array([part[1] for part in parts])
+            features, slopes = np.empty(table.shape), np.empty(len(table))
+            for model, w in enumerate(table):
+                features[model], slopes[model] = self._fused(w, offsets[model], query.clip, batch)
         else:
             features, slopes = self._products(table, offsets, query.clip, batch)
         return self._model.join(features, slopes, at.shape)
@@ -134,14 +132,14 @@ class DenseOracle:
         if count == 0:
             return np.zeros(d), 0.0
         # at most one accumulator per 64 rows, so that they stay small beside the matrix
-        ranges = cut(count, int(np.clip(count * d // _TASK, 1, min(128, -(-count // 64)))))
+        ranges = cut(count, min(count * d // _TASK, 128, count // 64))
         sums = np.zeros((len(ranges), d))
         slopes = np.zeros(len(ranges))
         index = _EVERY if batch is None else batch
         code, parameters = self._model.kernel
         records = self._records
         # about 8 kB of rows: a quarter of the nearest cache, which two threads may have to share
-        tile = int(np.clip((8192 // max(1, d * self._X.itemsize)) & ~7, 8, 64))
+        tile = min(max(8192 // max(1, d * self._X.itemsize) & ~7, 8), 64)
 
         def task(number: int) -> None:
             start, stop = ranges[number]
@@ -163,7 +161,7 @@ class DenseOracle:
             )
 
         share(task, len(ranges))
-        return sums.sum(axis=0), float(slopes.sum())
+        return np.add.reduce(sums), float(np.add.reduce(slopes))
 
     def _products(
         self, table: Array, offsets: Array, clip: float, batch: NDArray[np.intp] | None
@@ -203,10 +201,10 @@ class DenseOracle:
 
         A block of rows with its scores fits the second cache, however many models there are.
         """
-        size = int(np.clip(_BLOCK // (self._X.shape[1] + min(scores, _SCORES) + 1), 64, 2048))
+        size = min(max(_BLOCK // (self._X.shape[1] + min(scores, _SCORES) + 1), 64), 2048)
         blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
         # accumulators together hold at most an eighth of what the matrix holds
-        groups = cut(len(blocks), int(np.clip(count // (8 * max(1, scores)), 1, min(16, max(1, len(blocks))))))
+        groups = cut(len(blocks), min(count // (8 * max(1, scores)), 16, len(blocks)))
         outputs = self._model.outputs
         step = max(1, _SCORES // outputs) * outputs
         few = [slice(first, min(first + step, scores)) for first in range(0, scores, step)]
@@ -227,7 +225,7 @@ class DenseOracle:
         n, d = self._X.shape
         flat, norms = self._X.reshape(-1), np.empty(n)
         starts = np.arange(n + 1, dtype=np.uint64) * np.uint64(d)
-        ranges = cut(n, max(1, n * d // _TASK))
+        ranges = cut(n, n * d // _TASK)
 
         def task(number: int) -> None:
             row_norms(flat, starts, *ranges[number], norms)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -92,14 +93,14 @@ class LinearModel:
     relation: Relation
 
     def __post_init__(self) -> None:
-        kernel_of(self.problem.loss)
+        kernel_of(self.problem.loss)  # a sentence now rather than at the first query
         if self.rows.norm > self.problem.row_norm * (1 + 1e-12):
             raise ValueError(
                 f"rows of norm {self.rows.norm} for a problem of row_norm {self.problem.row_norm}: the problem's "
                 "constants would be too small; give both the same norm."
             )
 
-    @property
+    @cached_property
     def kernel(self) -> tuple[int, Parameters]:
         return kernel_of(self.problem.loss)
 
@@ -195,6 +196,7 @@ class LinearModel:
 
 
 def cut(total: int, parts: int) -> list[tuple[int, int]]:
-    """The ranges that split 0..total into `parts` of nearly equal length."""
+    """The ranges that split 0..total into `parts` of nearly equal length (one range at least)."""
+    parts = max(1, parts)
     edges = [total * part // parts for part in range(parts + 1)]
     return list(pairwise(edges))

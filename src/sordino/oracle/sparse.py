@@ -147,7 +147,7 @@ class SparseOracle:
         starts = self._X.indptr
         entries = int((starts[batch + 1] - starts[batch]).sum())
         # so few accumulators that clearing and adding them up costs little beside the rows
-        ranges = cut(len(batch), self._parts(entries, max(1, entries // (16 * max(1, self._columns)))))
+        ranges = cut(len(batch), self._parts(entries, entries // (16 * max(1, self._columns))))
         slopes = np.zeros((len(ranges), len(offsets)))
         sums = [np.zeros((len(ranges), *w.shape)) for w in weights]
 
@@ -236,7 +236,7 @@ class SparseOracle:
         return _views(turned.data, turned.indices, turned.indptr), list(pairwise(edges))
 
     def _parts(self, entries: int, most: int) -> int:
-        return int(np.clip(entries // _TASK, 1, most))
+        return max(1, min(entries // _TASK, most))
 
     def _norms(self) -> Array:
         norms = np.empty(len(self._X.indptr) - 1)

@@ -41,7 +41,8 @@ def _executor(size: int, process: int) -> ThreadPoolExecutor:
 
 def share(task: Callable[[int], None], count: int) -> None:
     """Call task(0), .., task(count - 1), each once, on this thread and on idle ones of the pool."""
-    helpers = min(threads(), count) - 1
+    # asked only when it matters: small problems are answered many thousand times
+    helpers = min(threads(), count) - 1 if count > 1 else 0
     numbers = iter(range(count))
 
     def work() -> None:
