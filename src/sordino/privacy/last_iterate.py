@@ -33,25 +33,6 @@ def last_iterate_factor(steps: int, contraction: float, reach: float) -> float:
     return min(math.sqrt(steps), *(factor * (1 + 1e-12) for factor in factors))
 
 
-def amplification(
-    steps: int, contraction: float, step_size: float, diameter: float, gradient_sensitivity: float, std: float
-) -> float:
-    """mu_G of the last iterate; `diameter` is infinite without a bounded domain."""
-    if not (std > 0 and math.isfinite(std)):
-        raise ValueError(f"std is {std}: noisy gradient descent needs a positive finite one.")
-    factor = last_iterate_factor(steps, contraction, diameter / (step_size * gradient_sensitivity))
-    return gradient_sensitivity / std * factor * (1 + 1e-12)
-
-
-def std_for(
-    mu: float, steps: int, contraction: float, step_size: float, diameter: float, gradient_sensitivity: float
-) -> float:
-    """The smallest std for which the last iterate is mu-GDP: all three bounds are proportional to 1 / std."""
-    if not (mu > 0 and math.isfinite(mu)):
-        raise ValueError(f"mu is {mu}: a positive finite one is needed to choose the noise.")
-    return amplification(steps, contraction, step_size, diameter, gradient_sensitivity, 1.0) / mu * (1 + 1e-12)
-
-
 def contraction_factor(steps: int, contraction: float) -> float:
     """sqrt((1 - c^T)/(1 + c^T) (1 + c)/(1 - c)), which tends to sqrt(T) for c -> 1."""
     _check(steps, contraction)
