@@ -13,7 +13,15 @@ import pytest
 import worst_case
 from sordino.budget import Relation
 from sordino.domains import Ball
-from sordino.methods import METHODS, NoisyGradientDescent, NoisySGD, OutputPerturbation
+from sordino.methods import (
+    METHODS,
+    AdaptiveGradientDescent,
+    BassilySmithThakurta,
+    NoisyGradientDescent,
+    NoisySGD,
+    OutputPerturbation,
+    PermutationSGD,
+)
 from sordino.privacy.audit import audit
 from sordino.privacy.randomness import Randomness
 
@@ -46,13 +54,29 @@ CASES = {
     "sgd, full batches, last iterate": (NoisySGD(20, 10, 0.5, release="last"), {}, {}, True),
     "sgd, full batches, average": (NoisySGD(20, 10, 0.5), {}, {}, False),
     "sgd, full batches, fixed size": (NoisySGD(20, 10, 0.5, release="last", sampling="fixed_size"), {}, {}, True),
+    # baselines; what cannot run side by side is also in test_baselines.py
+    "shrinking steps, full batches, strongly convex": (BassilySmithThakurta(10, 20), {"mu": 0.5}, {}, True),
+    "shrinking steps, full batches, convex": (BassilySmithThakurta(10, 20), {}, {}, True),
+    "shrinking steps, full batches, paper": (BassilySmithThakurta(10, calibration="paper"), {}, {}, False),
+    "permutation, constant steps": (PermutationSGD(3, 2, "constant", 0.5), {}, {}, True),
+    "permutation, constant steps, pure": (PermutationSGD(3, 2, "constant", 0.5), {}, {"delta": 0.0}, True),
+    "permutation, strongly convex": (PermutationSGD(20, 2), {"mu": 0.5}, {}, True),
+    "permutation, decreasing steps": (PermutationSGD(3, 2, "decreasing"), {"mu": 0.1}, {}, False),
+    "permutation, square root": (PermutationSGD(3, 2, "square root"), {}, {}, False),
+    "permutation, paper": (PermutationSGD(3, 2, calibration="paper"), {"mu": 0.1}, {}, False),
+    "adaptive descent": (AdaptiveGradientDescent(2, candidates=2, loss_clip=1.0, longest_step=1.0), {}, {}, False),
 }
 
 
+# runs that take different numbers of steps are made one after the other
+RUNS_OF = {AdaptiveGradientDescent: 1_000}
+
+
 def measured(method, plan, problem, budget, seed=2026):
+    runs = RUNS_OF.get(type(method), RUNS)
     # the same bits for both data sets: runs side by side share a random stopping index, which is public
     draws = [
-        worst_case.outputs(method, plan, problem, oracle, Randomness.seeded(seed), RUNS)
+        worst_case.outputs(method, plan, problem, oracle, Randomness.seeded(seed), runs)
         for oracle in worst_case.neighbours(problem, budget.relation)
     ]
     return audit(*draws, budget.delta).epsilon

@@ -1,5 +1,12 @@
-"""One file per published algorithm."""
+"""One file per published algorithm; `baselines` holds those the papers compare with."""
 
+from sordino.methods.baselines import (
+    AdaptiveGradientDescent,
+    AdaptiveGradientDescentPlan,
+    BassilySmithThakurta,
+    PermutationSGD,
+    PermutationSGDPlan,
+)
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent, NoisyGradientDescentPlan
 from sordino.methods.noisy_sgd import NoisySGD, NoisySGDPlan
 from sordino.methods.output_perturbation import OutputPerturbation, OutputPerturbationPlan
@@ -10,15 +17,23 @@ METHODS: dict[str, type] = {
         OutputPerturbation,
         NoisyGradientDescent,
         NoisySGD,
+        BassilySmithThakurta,
+        PermutationSGD,
+        AdaptiveGradientDescent,
     )
 }
 
 __all__ = [
     "METHODS",
+    "AdaptiveGradientDescent",
+    "AdaptiveGradientDescentPlan",
+    "BassilySmithThakurta",
     "NoisyGradientDescent",
     "NoisyGradientDescentPlan",
     "NoisySGD",
     "NoisySGDPlan",
     "OutputPerturbation",
     "OutputPerturbationPlan",
+    "PermutationSGD",
+    "PermutationSGDPlan",
 ]
