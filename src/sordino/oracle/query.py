@@ -40,3 +40,17 @@ class Choice:
 
     def sensitivity(self, relation: Relation) -> float:
         return self.clip
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedLoss:
+    """sum_i min(l(at; z_i), clip), one number for every parameter vector of a stack.
+
+    A record adds between 0 and `clip`, so replacing one moves the sum by `clip` at most, and so does adding one.
+    """
+
+    at: NDArray[np.float64]
+    clip: float
+
+    def sensitivity(self, relation: Relation) -> float:
+        return self.clip
