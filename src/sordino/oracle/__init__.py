@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from sordino.budget import Relation
 
 if TYPE_CHECKING:
-    from sordino.oracle.protocol import ExactOracle
+    from sordino.oracle.protocol import LinearOracle
     from sordino.oracle.rows import Rows
     from sordino.problem import Problem
 
 
 def linear_oracle(
     X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE
-) -> ExactOracle:
+) -> LinearOracle:
     """The oracle of a linear model for records in memory: sparse for a SciPy sparse matrix or array, else dense."""
     # imported here because the compiler behind the kernels takes a while to load
     from scipy.sparse import issparse

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.budget import Relation
+from sordino.oracle.answers import InMemoryOracle
 from sordino.oracle.kernels.dense import clipped_sum
 from sordino.oracle.kernels.norms import row_norms
 from sordino.oracle.kernels.pool import one_blas_thread, share
 from sordino.oracle.kernels.stack import stack_coefficients, stack_values
-from sordino.oracle.linear import LinearModel, Records, bounded_records, cut
-from sordino.oracle.query import Choice, ClippedLoss, Gradient
-from sordino.oracle.rows import Rows
-from sordino.oracle.sampling import Batch, Sampling
-from sordino.problem import Problem
-
-if TYPE_CHECKING:
-    from sordino.privacy.noise import Noise
-    from sordino.privacy.randomness import Randomness
-    from sordino.privacy.selection import NoisyMinimum
+from sordino.oracle.linear import Records, bounded_records, cut
+from sordino.oracle.query import Gradient
 
 Array = NDArray[np.float64]
 
@@ -35,57 +26,41 @@ _TASK, _BLOCK = 1 << 18, 1 << 16
 _SCORES = 512
 
 
-class DenseOracle:
+class DenseOracle(InMemoryOracle):
     """Answers about rows of a float32 or float64 matrix in C order, used as it is; anything else is converted once.
 
     All sums are taken in float64, whatever the matrix holds.
     """
 
-    def __init__(self, X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE) -> None:
+    def _hold(self, X: Any, y: Any) -> Records:
         X = np.asarray(X)
-        self._model = LinearModel(problem, rows, Relation(relation))
-        self._model.fits(X.shape, y)
         kind = np.float32 if X.dtype == np.float32 else np.float64
         # a read-only view: the caller's matrix cannot be changed here, and the kernels compile for one type of array
         self._X = np.ascontiguousarray(X, dtype=kind).view()
         self._X.flags.writeable = False
-        self._records = bounded_records(self._norms(), y, X.shape[1], rows, problem.loss)
-        self._spoiled = bool((self._records.scales == 0).any())
+        records = bounded_records(self._norms(), y, X.shape[1], self._model.rows, self._model.outputs)
+        self._spoiled = bool((records.scales == 0).any())
+        return records
 
-    def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
-        return sampling.draw(len(self._records), randomness.sampling.generator)
+    def _some(self, which: NDArray[np.intp]) -> NDArray[Any]:
+        return self._X[which]
 
-    def release(self, query: Gradient | ClippedLoss, noise: Noise, randomness: Randomness) -> Array:
-        self._model.allow(query, noise)
-        if isinstance(query, ClippedLoss):
-            return noise.perturb(self._losses(query.at, query.clip)[..., None], randomness)[..., 0]
-        return noise.perturb(self._sum(query), randomness)
+    def _dots(self, w: Array) -> Array:
+        dots = np.empty(len(self._records))
+        tasks, _ = self._tasks(len(dots), 1)
 
-    def choose(self, query: Choice, selection: NoisyMinimum, randomness: Randomness) -> int:
-        self._model.allow_choice(query, selection)
-        return selection.choose(self._losses(query.points, query.clip) + query.extra, randomness)
+        def task(number: int) -> None:
+            for start, stop in tasks[number][2]:
+                dots[start:stop] = _scores(w[None], self._block(None, start, stop)[0])[0]
 
-    def gradient(self, at: Array, batch: Batch = None) -> Array:
-        # clipping at L changes no record that keeps the problem's bounds, and holds the others to them
-        problem = self._model.problem
-        return self._sum(Gradient(at, problem.constants.L, batch)) / problem.records
-
-    def value(self, at: Array) -> Array:
-        return self._losses(at, math.inf) / self._model.problem.records
-
-    def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[DenseOracle, DenseOracle]:
-        rest, drawn = self._model.parts(batch, len(self._records))
-        return self._copy(rest, outside), self._copy(drawn, inside)
-
-    def _copy(self, which: NDArray[np.intp], problem: Problem) -> DenseOracle:
-        y = self._records.usable_targets[which]
-        return DenseOracle(self._X[which], y, problem, self._model.rows, self._model.relation)
+        with one_blas_thread():
+            share(task, len(tasks))
+        return dots
 
     def _losses(self, at: Array, cap: float) -> Array:
-        """sum_i min(l(at; z_i), cap) for every model of the stack."""
         at = np.asarray(at, dtype=np.float64)
         table, offsets = self._model.split(at)
-        code, parameters = self._model.kernel
+        code, parameters = self._kernel
         outputs = self._model.outputs
         tasks, groups = self._tasks(len(self._records), len(table))
         losses = np.zeros((groups, len(table) // outputs))
@@ -136,7 +111,7 @@ class DenseOracle:
         sums = np.zeros((len(ranges), d))
         slopes = np.zeros(len(ranges))
         index = _EVERY if batch is None else batch
-        code, parameters = self._model.kernel
+        code, parameters = self._kernel
         records = self._records
         # about 8 kB of rows: a quarter of the nearest cache, which two threads may have to share
         tile = min(max(8192 // max(1, d * self._X.itemsize) & ~7, 8), 64)
@@ -167,7 +142,7 @@ class DenseOracle:
         self, table: Array, offsets: Array, clip: float, batch: NDArray[np.intp] | None
     ) -> tuple[Array, Array]:
         """Many scores per record: two matrix products per block of rows, with slopes and clipping in between."""
-        code, parameters = self._model.kernel
+        code, parameters = self._kernel
         outputs = self._model.outputs
         tasks, groups = self._tasks(len(self._records) if batch is None else len(batch), len(table))
         sums = np.zeros((groups, *table.shape))

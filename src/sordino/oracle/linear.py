@@ -12,8 +12,7 @@ nothing. Neither raises: an error would reveal the record.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,6 @@ from numpy.typing import NDArray
 
 from sordino.budget import Relation
 from sordino.losses import Loss
-from sordino.oracle.kernels.slopes import Parameters, kernel_of
 from sordino.oracle.query import Choice, ClippedLoss, Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
@@ -58,8 +56,21 @@ class Records:
     def part(self, which: slice | NDArray[np.intp]) -> Records:
         return Records(self.targets[which], self.scales[which], self.inverses[which])
 
+    def under(self, loss: Loss) -> Records:
+        """Targets within the loss's bound: its constants hold there, and the kernels rely on finding them there."""
+        bound = getattr(loss, "target_bound", math.inf)
+        return self if math.isinf(bound) else replace(self, targets=np.clip(self.targets, -bound, bound))
 
-def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, loss: Loss) -> Records:
+    def curvatures(self, loss: Loss, dots: Array, offset: float) -> Array:
+        """phi''(a_i, y_i) with a_i = scale_i <x_i, w> + offset; 0 for a record that counts for nothing."""
+        # what is not finite is left out, without a warning that would tell that there is such a record
+        with np.errstate(all="ignore"):
+            a = np.where(self.scales != 0, self.scales * dots, 0.0) + offset
+            curvature = loss.curvature(a, self.targets)
+        return np.where((self.inverses > 0) & np.isfinite(a), curvature, 0.0)
+
+
+def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, outputs: int) -> Records:
     """The multipliers that bring raw rows of `width` numbers to norm R at most, and 1/|r_i| after that."""
     scales = rows.scales(raw_norms)
     scales[scales < _SMALLEST_SCALE] = 0.0
@@ -71,16 +82,12 @@ def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, loss: Loss
 
     targets = np.ascontiguousarray(y, dtype=np.float64)
     usable = np.isfinite(targets)
-    if loss.outputs > 1:
+    if outputs > 1:
         with np.errstate(invalid="ignore"):
-            usable &= (targets == np.floor(targets)) & (targets >= 0) & (targets < loss.outputs)
+            usable &= (targets == np.floor(targets)) & (targets >= 0) & (targets < outputs)
     if not usable.all():
         targets = np.where(usable, targets, 0.0)
         inverses[~usable] = 0.0
-    # the loss's constants hold for targets within its bound; the kernels rely on finding them there
-    bound = getattr(loss, "target_bound", math.inf)
-    if math.isfinite(bound):
-        targets = np.clip(targets, -bound, bound)
     return Records(targets, scales, inverses)
 
 
@@ -93,16 +100,11 @@ class LinearModel:
     relation: Relation
 
     def __post_init__(self) -> None:
-        kernel_of(self.problem.loss)  # a sentence now rather than at the first query
         if self.rows.norm > self.problem.row_norm * (1 + 1e-12):
             raise ValueError(
                 f"rows of norm {self.rows.norm} for a problem of row_norm {self.problem.row_norm}: the problem's "
                 "constants would be too small; give both the same norm."
             )
-
-    @cached_property
-    def kernel(self) -> tuple[int, Parameters]:
-        return kernel_of(self.problem.loss)
 
     @property
     def outputs(self) -> int:
@@ -129,6 +131,14 @@ class LinearModel:
                 f"X has {records} rows, but the problem was stated with {self.problem.records} records: under "
                 "replace_one their number is public and must be the true one."
             )
+
+    def under(self, loss: Loss) -> LinearModel:
+        if loss.outputs != self.outputs:
+            raise ValueError(
+                f"{type(loss).__name__} has {loss.outputs} scores per record and {type(self.problem.loss).__name__} "
+                f"has {self.outputs}: only a loss with as many scores can take its place."
+            )
+        return replace(self, problem=replace(self.problem, loss=loss))
 
     def split(self, at: Array) -> tuple[Array, Array]:
         """Feature weights (one row per score) and constant part of every score, from one model or a stack."""

@@ -6,16 +6,19 @@ or the objective may use the exact answers of an `ExactOracle`, and say so in th
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.query import Choice, Gradient
+from sordino.losses import Loss
+from sordino.oracle.query import Choice, ClippedLoss, Gradient
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
+from sordino.problem import Problem
 
 Array = NDArray[np.float64]
 
@@ -33,6 +36,23 @@ class ChoosingOracle(Oracle, Protocol):
     def choose(self, query: Choice, selection: NoisyMinimum, randomness: Randomness) -> int: ...
 
 
+class ScoredOracle(Oracle, Protocol):
+    """Holds rows that a loss sees through their scores alone, so that another loss can take its place."""
+
+    def under(self, loss: Loss) -> Self:
+        """The same records, neither copied nor measured anew, under another loss with as many scores."""
+        ...
+
+
+class DividingOracle(Oracle, Protocol):
+    """Also tells the loss, with noise, and gives oracles of two parts of its records."""
+
+    def release(self, query: Gradient | ClippedLoss, noise: Noise, randomness: Randomness) -> Array: ...
+    def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[DividingOracle, DividingOracle]:
+        """Oracles of the records outside the batch and inside it, and the problems stated for either."""
+        ...
+
+
 class ExactOracle(Oracle, Protocol):
     """Also answers exactly, for methods that add their noise elsewhere."""
 
@@ -43,3 +63,11 @@ class ExactOracle(Oracle, Protocol):
     def value(self, at: Array) -> Array:
         """(1/n) sum_i l(at; z_i), the penalty left out."""
         ...
+
+    def curvature_product(self, at: Array) -> Callable[[Array], Array]:
+        """v -> (1/n) sum_i phi''(a_i) <r_i, v> r_i: products with the Hessian at `at`, for one score per record."""
+        ...
+
+
+class LinearOracle(ChoosingOracle, ScoredOracle, DividingOracle, ExactOracle, Protocol):
+    """Records of a linear model in memory: everything above."""

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from functools import cached_property
+from functools import cache, partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sordino.budget import Relation
+from sordino.oracle.answers import InMemoryOracle
 from sordino.oracle.kernels import sparse as kernels
 from sordino.oracle.kernels.norms import row_norms
 from sordino.oracle.kernels.pool import share
 from sordino.oracle.kernels.sparse import GROUP
 from sordino.oracle.kernels.stack import stack_coefficients, stack_values
-from sordino.oracle.linear import LinearModel, bounded_records, cut
-from sordino.oracle.query import Choice, ClippedLoss, Gradient
-from sordino.oracle.rows import Rows
-from sordino.oracle.sampling import Batch, Sampling
-from sordino.problem import Problem
-
-if TYPE_CHECKING:
-    from sordino.privacy.noise import Noise
-    from sordino.privacy.randomness import Randomness
-    from sordino.privacy.selection import NoisyMinimum
+from sordino.oracle.linear import Records, bounded_records, cut
+from sordino.oracle.query import Gradient
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -44,55 +35,39 @@ class Compressed(NamedTuple):
     indptr: NDArray[Any]
 
 
-class SparseOracle:
+class SparseOracle(InMemoryOracle):
     """Answers about the rows of a SciPy sparse matrix; one in CSR form of float32 or float64 is used as it is.
 
     Entries may stand in any order within a row; a column that occurs twice in a row is summed into a copy first.
     Sums over all records use a transpose, stored when the first of them is asked for.
     """
 
-    def __init__(self, X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE) -> None:
-        self._model = LinearModel(problem, rows, Relation(relation))
-        self._model.fits(X.shape, y)
+    def _hold(self, X: Any, y: Any) -> Records:
         self._columns = int(X.shape[1])
         self._X = _compressed(X.tocsr())
         widest = int(np.diff(self._X.indptr.astype(np.int64)).max(initial=0))
-        self._records = bounded_records(self._norms(), y, widest, rows, problem.loss)
+        records = bounded_records(self._norms(), y, widest, self._model.rows, self._model.outputs)
+        # built on first use, and then shared by every oracle of these records
+        self._transpose = cache(partial(_transposed, self._X, self._columns, records.scales))
+        return records
 
-    def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
-        return sampling.draw(len(self._records), randomness.sampling.generator)
-
-    def release(self, query: Gradient | ClippedLoss, noise: Noise, randomness: Randomness) -> Array:
-        self._model.allow(query, noise)
-        if isinstance(query, ClippedLoss):
-            return noise.perturb(self._losses(query.at, query.clip)[..., None], randomness)[..., 0]
-        return noise.perturb(self._sum(query), randomness)
-
-    def choose(self, query: Choice, selection: NoisyMinimum, randomness: Randomness) -> int:
-        self._model.allow_choice(query, selection)
-        return selection.choose(self._losses(query.points, query.clip) + query.extra, randomness)
-
-    def gradient(self, at: Array, batch: Batch = None) -> Array:
-        # clipping at L changes no record that keeps the problem's bounds, and holds the others to them
-        problem = self._model.problem
-        return self._sum(Gradient(at, problem.constants.L, batch)) / problem.records
-
-    def value(self, at: Array) -> Array:
-        return self._losses(at, math.inf) / self._model.problem.records
-
-    def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[SparseOracle, SparseOracle]:
-        rest, drawn = self._model.parts(batch, len(self._records))
-        return self._copy(rest, outside), self._copy(drawn, inside)
-
-    def _copy(self, which: Index, problem: Problem) -> SparseOracle:
+    def _some(self, which: Index) -> Any:
         data, indices, indptr = self._X
         shape = (len(self._records), self._columns)
-        X = sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=shape)[which]
-        y = self._records.usable_targets[which]
-        return SparseOracle(X, y, problem, self._model.rows, self._model.relation)
+        return sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=shape)[which]
+
+    def _dots(self, w: Array) -> Array:
+        dots = np.empty(len(self._records))
+        ranges = cut(len(dots), _parts(len(self._X.data), 128))
+
+        def task(number: int) -> None:
+            start, stop = ranges[number]
+            kernels.dots(*self._X, _EVERY, start, w, dots[start:stop])
+
+        share(task, len(ranges))
+        return dots
 
     def _losses(self, at: Array, cap: float) -> Array:
-        """sum_i min(l(at; z_i), cap) for every model of the stack."""
         at = np.asarray(at, dtype=np.float64)
         table, offsets = self._model.split(at)
         losses = [self._values(table[few], offsets[few], cap) for few in self._few(len(table))]
@@ -121,7 +96,7 @@ class SparseOracle:
         """Every record: its coefficients row by row, then the sums column by column over the transpose."""
         n = len(self._records)
         multipliers = [np.empty((n, *w.shape[1:])) for w in weights]
-        ranges = cut(n, self._parts(len(self._X.data), 128))
+        ranges = cut(n, _parts(len(self._X.data), 128))
         slopes = np.zeros((len(ranges), len(offsets)))
 
         def rows(number: int) -> None:
@@ -132,7 +107,7 @@ class SparseOracle:
 
         share(rows, len(ranges))
         sums = [np.empty(w.shape) for w in weights]
-        transpose, spans = self._transpose
+        transpose, spans = self._transpose()
 
         def columns(number: int) -> None:
             for part, out in zip(multipliers, sums, strict=True):
@@ -147,7 +122,7 @@ class SparseOracle:
         starts = self._X.indptr
         entries = int((starts[batch + 1] - starts[batch]).sum())
         # so few accumulators that clearing and adding them up costs little beside the rows
-        ranges = cut(len(batch), self._parts(entries, entries // (16 * max(1, self._columns))))
+        ranges = cut(len(batch), _parts(entries, entries // (16 * max(1, self._columns))))
         slopes = np.zeros((len(ranges), len(offsets)))
         sums = [np.zeros((len(ranges), *w.shape)) for w in weights]
 
@@ -165,9 +140,9 @@ class SparseOracle:
 
     def _values(self, table: Array, offsets: Array, cap: float) -> Array:
         weights = _grouped(table)
-        ranges = cut(len(self._records), self._parts(len(self._X.data), 128))
+        ranges = cut(len(self._records), _parts(len(self._X.data), 128))
         losses = np.zeros((len(ranges), len(offsets) // self._model.outputs))
-        code, parameters = self._model.kernel
+        code, parameters = self._kernel
 
         def task(number: int) -> None:
             for start, stop in _blocks(*ranges[number]):
@@ -196,7 +171,7 @@ class SparseOracle:
         """What every raw row is multiplied by, per group of scores; the clipped slopes are added to `slopes`."""
         scores = self._scores(weights, index, start, stop)
         part = self._records.part(index[start:stop] if index.size else slice(start, stop))
-        code, parameters = self._model.kernel
+        code, parameters = self._kernel
         stack_coefficients(
             code,
             parameters,
@@ -224,29 +199,29 @@ class SparseOracle:
             kernels.dots_group(*self._X, index, start, w, scores[GROUP * group : GROUP * (group + 1)])
         return scores
 
-    @cached_property
-    def _transpose(self) -> tuple[Compressed, list[tuple[int, int]]]:
-        """Columns instead of rows, unusable rows set to zero, and ranges of columns with equally many entries."""
-        shape = (len(self._records), self._columns)
-        data, indices, indptr = self._X
-        turned = sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=shape).tocsc()
-        turned.data[self._records.scales[turned.indices] == 0] = 0
-        marks = np.linspace(0, turned.nnz, self._parts(turned.nnz, 128) + 1)
-        edges = np.unique([0, *np.searchsorted(turned.indptr, marks[1:-1]), self._columns]).tolist()
-        return _views(turned.data, turned.indices, turned.indptr), list(pairwise(edges))
-
-    def _parts(self, entries: int, most: int) -> int:
-        return max(1, min(entries // _TASK, most))
-
     def _norms(self) -> Array:
         norms = np.empty(len(self._X.indptr) - 1)
-        ranges = cut(len(norms), self._parts(len(self._X.data), 128))
+        ranges = cut(len(norms), _parts(len(self._X.data), 128))
 
         def task(number: int) -> None:
             row_norms(self._X.data, self._X.indptr, *ranges[number], norms)
 
         share(task, len(ranges))
         return norms
+
+
+def _transposed(X: Compressed, columns: int, scales: Array) -> tuple[Compressed, list[tuple[int, int]]]:
+    """Columns instead of rows, unusable rows set to zero, and ranges of columns with equally many entries."""
+    data, indices, indptr = X
+    turned = sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=(len(scales), columns)).tocsc()
+    turned.data[scales[turned.indices] == 0] = 0
+    marks = np.linspace(0, turned.nnz, _parts(turned.nnz, 128) + 1)
+    edges = np.unique([0, *np.searchsorted(turned.indptr, marks[1:-1]), columns]).tolist()
+    return _views(turned.data, turned.indices, turned.indptr), list(pairwise(edges))
+
+
+def _parts(entries: int, most: int) -> int:
+    return max(1, min(entries // _TASK, most))
 
 
 def _blocks(start: int, stop: int) -> list[tuple[int, int]]:

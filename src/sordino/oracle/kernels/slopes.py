@@ -30,7 +30,7 @@ Array = NDArray[np.float64]
 Parameters = tuple[float, float]
 """A loss's own parameter, and the sharpness of its Moreau envelope: infinite for the loss as it is."""
 
-LOGISTIC, SQUARED, HUBER, HUBERISED_HINGE, HINGE, ABSOLUTE, PINBALL, EPSILON_INSENSITIVE, SOFTMAX = range(9)
+LOGISTIC, SQUARED, HUBER, HUBERISED_HINGE, HINGE, ABSOLUTE, PINBALL, EPSILON_INSENSITIVE, SOFTMAX, QUADRATIC = range(10)
 
 _CODES: dict[type, tuple[int, str | None]] = {
     Logistic: (LOGISTIC, None),
@@ -45,7 +45,14 @@ _CODES: dict[type, tuple[int, str | None]] = {
 }
 
 
-def kernel_of(loss: Loss) -> tuple[int, Parameters]:
+Kernel = tuple[int, Parameters]
+"""How the kernels know a loss."""
+
+WEIGHTED_SQUARE: Kernel = (QUADRATIC, (0.0, math.inf))
+"""phi(a, y) = y a^2 / 2: a quadratic form, whose weights stand where a loss has its targets."""
+
+
+def kernel_of(loss: Loss) -> Kernel:
     """The number under which the kernels know this loss, and its parameters."""
     plain, sharpness = (loss.base, loss.sharpness) if isinstance(loss, MoreauSmoothed) else (loss, math.inf)
     try:
@@ -104,6 +111,8 @@ def slope(code: int, parameters: Parameters, a: float, y: float) -> float:
     r = a - y
     if code == LOGISTIC:
         return _logistic_slope(a, y)
+    if code == QUADRATIC:
+        return y * a
     if code == SQUARED:
         return r
     if code == HUBER:
@@ -150,6 +159,8 @@ def value(code: int, parameters: Parameters, a: float, y: float) -> float:
     r = a - y
     if code == LOGISTIC:
         return max(-m, 0.0) + math.log1p(exp(-abs(m)))
+    if code == QUADRATIC:
+        return 0.5 * m * a
     if code == SQUARED:
         return 0.5 * r * r
     if code == HUBER:
