@@ -19,6 +19,7 @@ from sordino.methods import (
     BassilySmithThakurta,
     NoisyGradientDescent,
     NoisySGD,
+    ObjectivePerturbation,
     OutputPerturbation,
     PermutationSGD,
 )
@@ -50,6 +51,8 @@ CASES = {
     "descent, trajectory": (NoisyGradientDescent(20, 0.5, release="trajectory"), {}, {}, True),
     "descent, clipped": (NoisyGradientDescent(20, 0.5, clip=0.25), {"mu": 0.5}, {}, True),
     "descent, paper": (NoisyGradientDescent(20, 0.5, calibration="paper"), {}, {"delta": 1e-3}, False),
+    "objective perturbation": (ObjectivePerturbation(), {"mu": 10.0}, {}, False),
+    "objective perturbation, paper": (ObjectivePerturbation(calibration="paper"), {"mu": 10.0}, {}, False),
     # batches of everybody, the only ones that runs side by side can share; the others are in test_noisy_sgd.py
     "sgd, full batches, last iterate": (NoisySGD(20, 10, 0.5, release="last"), {}, {}, True),
     "sgd, full batches, average": (NoisySGD(20, 10, 0.5), {}, {}, False),
@@ -69,7 +72,7 @@ CASES = {
 
 
 # runs that take different numbers of steps are made one after the other
-RUNS_OF = {AdaptiveGradientDescent: 1_000}
+RUNS_OF = {AdaptiveGradientDescent: 1_000, ObjectivePerturbation: 2_000}
 
 
 def measured(method, plan, problem, budget, seed=2026):

@@ -9,12 +9,14 @@ from sordino.methods.baselines import (
 )
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent, NoisyGradientDescentPlan
 from sordino.methods.noisy_sgd import NoisySGD, NoisySGDPlan
+from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
 from sordino.methods.output_perturbation import OutputPerturbation, OutputPerturbationPlan
 
 METHODS: dict[str, type] = {
     method.__name__: method
     for method in (
         OutputPerturbation,
+        ObjectivePerturbation,
         NoisyGradientDescent,
         NoisySGD,
         BassilySmithThakurta,
@@ -32,6 +34,8 @@ __all__ = [
     "NoisyGradientDescentPlan",
     "NoisySGD",
     "NoisySGDPlan",
+    "ObjectivePerturbation",
+    "ObjectivePerturbationPlan",
     "OutputPerturbation",
     "OutputPerturbationPlan",
     "PermutationSGD",

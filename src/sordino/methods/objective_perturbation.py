@@ -14,10 +14,12 @@ sigma^2 = 10 L^2 log(1/delta)/epsilon^2, is false for its own relation, replace-
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sordino.budget import Budget
 from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
@@ -116,7 +118,7 @@ class ObjectivePerturbation:
 
         if self.solver == "newton":
 
-            def curvature(w: Array):  # type: ignore[no-untyped-def]
+            def curvature(w: Array) -> Callable[[Array], Array]:
                 product = oracle.curvature_product(w)
                 return lambda v: product(v) + ridge * v
 
@@ -124,7 +126,7 @@ class ObjectivePerturbation:
         else:
             beta = problem.loss.smoothness(problem.row_norm) + ridge
 
-            def batch_gradient(w: Array, batch):  # type: ignore[no-untyped-def]
+            def batch_gradient(w: Array, batch: NDArray[np.intp]) -> Array:
                 return oracle.gradient(w, batch) * (n / len(batch)) + ridge * w + b
 
             theta = svrg(

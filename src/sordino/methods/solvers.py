@@ -73,11 +73,11 @@ def svrg(
 
     w <- w - eta ( grad_B J(w) - grad_B J(anchor) + grad J(anchor) )
     """
-    inner = max(1, 2 * records // batch_size)
+    size = min(batch_size, records)
     # batches average the variance, so the step may grow with them, up to 1/(2 beta)
-    eta = min(batch_size / (8 * smoothness), 0.5 / smoothness)
-    inner = max(inner, int(np.ceil(1 / (eta * convexity))) if convexity > 0 else inner)
-    inner = min(inner, 20 * max(1, records // batch_size))
+    eta = min(size / (8 * smoothness), 0.5 / smoothness)
+    # two passes a round, more when the condition number asks for it
+    inner = int(np.clip(1 / (eta * convexity), 2 * records // size, 20 * max(1, records // size)))
     w, g = start, gradient(start)
     for _ in range(most):
         norm = float(np.linalg.norm(g))
@@ -85,7 +85,7 @@ def svrg(
             return w
         anchor, full = w, g
         for _ in range(inner):
-            batch = np.sort(generator.integers(0, records, batch_size)).astype(np.intp)
+            batch = np.sort(generator.choice(records, size, replace=False, shuffle=False)).astype(np.intp)
             w = w - eta * (batch_gradient(w, batch) - batch_gradient(anchor, batch) + full)
         g = gradient(w)
     norm = float(np.linalg.norm(g))
