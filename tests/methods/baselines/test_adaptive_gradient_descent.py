@@ -194,6 +194,7 @@ def test_printed_conversion_spends_less():
         (ADULT, AdaptiveGradientDescent(splits=2), "more `splits`"),
         (ADULT, AdaptiveGradientDescent(growth=0.0), "growth is 0"),
         (ADULT, AdaptiveGradientDescent(candidates=0), "candidates is 0"),
+        (ADULT, AdaptiveGradientDescent(candidates=2.5), "candidates is 2.5"),
         (ADULT, AdaptiveGradientDescent(clip=math.inf), "clip is inf"),
         (ADULT, AdaptiveGradientDescent(calibration="loose"), "calibration"),
     ],

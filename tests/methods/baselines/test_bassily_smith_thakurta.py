@@ -140,6 +140,7 @@ def test_it_learns():
         (Problem(10, 2, Logistic(), penalty=BoundedPenalty()), BassilySmithThakurta(5), "convex"),
         (Problem(10, 2, Logistic()), BassilySmithThakurta(), "10 records"),
         (Problem(10, 2, Logistic()), BassilySmithThakurta(5, steps=0), "steps is 0"),
+        (Problem(10, 2, Logistic()), BassilySmithThakurta(2.5), "batch_size is 2.5"),
         (Problem(10, 2, Logistic()), BassilySmithThakurta(5, sampling="shuffled"), "sampling"),
         (Problem(10, 2, Logistic()), BassilySmithThakurta(5, calibration="loose"), "calibration"),
     ],

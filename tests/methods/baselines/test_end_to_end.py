@@ -10,6 +10,9 @@ from sordino import PrivateHuberRegressor, PrivateLogisticRegression, verify
 from sordino.certificate import Certificate
 from sordino.methods import AdaptiveGradientDescent, BassilySmithThakurta, PermutationSGD
 
+# the same records are used many times here
+pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
+
 BASELINES = {
     "noisy SGD": BassilySmithThakurta(batch_size=200),
     "noisy SGD, Poisson": BassilySmithThakurta(batch_size=200, sampling="poisson"),

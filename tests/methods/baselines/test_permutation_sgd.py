@@ -221,6 +221,7 @@ def test_it_learns():
         (Problem(10, 2, Logistic(), penalty=BoundedPenalty()), PermutationSGD(), "convex"),
         (Problem(10, 2, Logistic()), PermutationSGD(batch_size=11), "10 records"),
         (Problem(10, 2, Logistic()), PermutationSGD(0, 5), "passes is 0"),
+        (Problem(10, 2, Logistic()), PermutationSGD(2, 2.5), "whole numbers"),
         (Problem(10, 2, Logistic()), PermutationSGD(1, 5, step_size=9.0), "2/beta"),
         (Problem(10, 2, Logistic()), PermutationSGD(1, 5, "strongly convex"), "Ridge"),
         (Problem(10, 2, Logistic()), PermutationSGD(1, 5, "faster"), "schedule"),

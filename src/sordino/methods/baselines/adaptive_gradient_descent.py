@@ -1,4 +1,4 @@
-r"""DP-AGD: gradient descent that adapts what it spends on a step (Lee & Kifer 2018, Algorithm 3), corrected.
+r"""DP-AGD: gradient descent that adapts what it spends on a step (Lee & Kifer 2018), corrected.
 
     g = sum_i clip(grad l(w; z_i), C) + noise of precision rho
     j = noisy argmin over step lengths a_0 = 0 < .. < a_K of  sum_i min(l(w - a_j g'; z_i), C_obj),   g' along g
@@ -161,6 +161,8 @@ class AdaptiveGradientDescent:
             given = getattr(self, name)
             if given is not None and not (math.isfinite(given) and given > 0):
                 raise ValueError(f"{name} is {given}: it must be positive.")
+        if self.candidates != int(self.candidates):
+            raise ValueError(f"candidates is {self.candidates}: it must be a whole number of step lengths.")
 
 
 def _descend(

@@ -59,8 +59,8 @@ class BassilySmithThakurta:
         n, m = problem.records, self.batch_size
         sampling = self._sampling(n)
         T = math.ceil((n / m) ** 2) if self.steps is None else self.steps
-        if T < 1:
-            raise ValueError(f"steps is {T}: at least one step is needed.")
+        if T < 1 or int(T) != T:
+            raise ValueError(f"steps is {T}: a whole number is needed, at least one.")
 
         def run_with(noise: GaussianNoise) -> NoisySGDPlan:
             eta, decay = self._first_step(problem, noise.std / m)
@@ -79,8 +79,10 @@ class BassilySmithThakurta:
         return NoisySGD().run(plan, problem, oracle, randomness, start)
 
     def _sampling(self, records: int) -> Poisson | FixedSize:
-        if not 1 <= self.batch_size <= records:
-            raise ValueError(f"batch_size is {self.batch_size}: it must lie between 1 and the {records} records.")
+        if not 1 <= self.batch_size <= records or self.batch_size != int(self.batch_size):
+            raise ValueError(
+                f"batch_size is {self.batch_size}: a whole number between 1 and the {records} records is needed."
+            )
         match self.sampling:
             case "poisson":
                 return Poisson(self.batch_size / records)

@@ -90,21 +90,21 @@ class PermutationSGD:
             )
         require_paper_setting(self.calibration, budget, "Wu et al. 2017")
         n, d = problem.records, problem.dim
-        if self.passes < 1 or not 1 <= self.batch_size <= n:
+        k, b = self.passes, self.batch_size
+        if k < 1 or not 1 <= b <= n or k != int(k) or b != int(b):
             raise ValueError(
-                f"passes is {self.passes} and batch_size is {self.batch_size}: at least one pass is needed, over "
-                f"batches of between 1 and the {n} records."
+                f"passes is {k} and batch_size is {b}: whole numbers are needed, at least one pass over batches of "
+                f"between 1 and the {n} records."
             )
-        N, offset = n // self.batch_size, float(n) ** self.exponent
-        schedule, eta = self._schedule(problem, budget, self.passes * N)
-        etas = step_sizes(schedule, eta, offset, self.passes * N, problem)
+        N, offset = n // b, float(n) ** self.exponent
+        schedule, eta = self._schedule(problem, budget, k * N)
+        etas = step_sizes(schedule, eta, offset, k * N, problem)
         Delta = sensitivity(problem, etas, N)
         if self.calibration == "paper":
-            printed = closed_form(schedule, problem, eta, offset, self.passes, N)
-            noise = _printed_noise(Delta, printed, budget, d)
+            noise = _printed_noise(Delta, closed_form(schedule, problem, eta, offset, k, N), budget, d)
         else:
             noise = _noise(Delta, budget, d)
-        return PermutationSGDPlan(self.passes, N, schedule, float(etas[0]), offset, Delta, noise)
+        return PermutationSGDPlan(k, N, schedule, float(etas[0]), offset, Delta, noise)
 
     def run(
         self,
