@@ -4,8 +4,10 @@
     python benchmarks/kernels.py --quick    smaller data, fewer rounds
 
 Every competitor runs in every round, so that a busy machine slows all of them. A ratio is the median over rounds of
-the ratio within a round; seconds are the best of all rounds. `read` adds up all numbers of the matrix with two threads
-and does nothing else: the bound that memory sets. Goals hold for the full size.
+the ratio within a round; seconds are the best of all rounds. `work` is the same ratio in processor seconds of all
+threads together, which other processes disturb less: two processors well used make the speed twice the work.
+`read` adds up all numbers of the matrix on all processors and does nothing else: the bound that memory sets.
+Goals hold for the full size on a quiet machine.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -67,6 +69,7 @@ class Line:
     seconds: float
     their_seconds: float
     ratio: float
+    work: float
     goal: str
 
 
@@ -84,32 +87,33 @@ def reading(X: np.ndarray) -> Callable[[], object]:
     return lambda: share(lambda part: _total(flat[slice(*ranges[part])]), len(ranges))
 
 
-def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    durations: dict[str, list[float]] = {name: [] for name in runs}
+Durations = dict[str, list[tuple[float, float]]]
+
+
+def in_turn(runs: dict[str, Callable[[], object]], rounds: int) -> Durations:
+    """(seconds, processor seconds) of every run in every round."""
+    durations: Durations = {name: [] for name in runs}
     for run in runs.values():
         run()
     for _ in range(rounds):
         for name, run in runs.items():
-            start = time.perf_counter()
+            start, work = time.perf_counter(), time.process_time()
             run()
-            durations[name].append(time.perf_counter() - start)
+            durations[name].append((time.perf_counter() - start, time.process_time() - work))
     return durations
 
 
-def compare(
-    name: str,
-    durations: dict[str, list[float]],
-    ours: str,
-    theirs: str,
-    goal: str,
-    per: float = 1.0,
-    faster: bool = False,
-) -> Line:
-    pairs = zip(durations[ours], durations[theirs], strict=True)
-    ratios = [b / a if faster else a / b / per for a, b in pairs]
-    return Line(
-        name, ours, theirs, min(durations[ours]), min(durations[theirs]), round(statistics.median(ratios), 3), goal
-    )
+def times(name: str, durations: Durations, ours: str, theirs: str, goal: str, per: float = 1.0) -> Line:
+    """How many times theirs ours takes, divided by `per`."""
+    pairs = list(zip(durations[ours], durations[theirs], strict=True))
+    ratio, work = (round(statistics.median(a[k] / b[k] / per for a, b in pairs), 3) for k in (0, 1))
+    return Line(name, ours, theirs, min(durations[ours])[0], min(durations[theirs])[0], ratio, work, goal)
+
+
+def faster(name: str, durations: Durations, ours: str, theirs: str, goal: str) -> Line:
+    """How many times faster ours is than theirs."""
+    line = times(name, durations, ours, theirs, f"times faster, at least {goal}")
+    return replace(line, ratio=round(1 / line.ratio, 3), work=round(1 / line.work, 3))
 
 
 def records(n: int, d: int, kind: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -140,8 +144,8 @@ def dense(n: int, d: int, kind: type, rounds: int, goal: str) -> list[Line]:
     }
     durations = in_turn(runs, rounds)
     return [
-        compare(label, durations, "gradient", "read", goal),
-        compare(label, durations, "gradient", "two-pass NumPy", "times faster, at least 1", faster=True),
+        times(label, durations, "gradient", "read", goal),
+        faster(label, durations, "gradient", "two-pass NumPy", "1"),
     ]
 
 
@@ -158,7 +162,7 @@ def batches(n: int, d: int, rounds: int) -> list[Line]:
 
     durations = in_turn({"batch": lambda: oracle._sum(Gradient(w, CLIP, batch)), "NumPy": plain}, rounds)
     label = f"5 % of {n:,} x {d} float64"
-    return [compare(label, durations, "batch", "NumPy", "times faster, at least 1", faster=True)]
+    return [faster(label, durations, "batch", "NumPy", "1")]
 
 
 def stack(n: int, d: int, models: int, kind: type, rounds: int) -> list[Line]:
@@ -170,7 +174,7 @@ def stack(n: int, d: int, models: int, kind: type, rounds: int) -> list[Line]:
         {name: lambda: oracle._sum(Gradient(many, CLIP)), "one model": lambda: oracle._sum(Gradient(w, CLIP))}, rounds
     )
     label = f"{n:,} x {d} {np.dtype(kind).name}, per model"
-    return [compare(label, durations, name, "one model", "at most 0.25", per=models)]
+    return [times(label, durations, name, "one model", "at most 0.25", per=models)]
 
 
 def sparse_rows(n: int, d: int, entries: int, rounds: int) -> list[Line]:
@@ -192,9 +196,9 @@ def sparse_rows(n: int, d: int, entries: int, rounds: int) -> list[Line]:
     durations = in_turn(runs, rounds)
     label = f"{n:,} x {d:,}, {entries} entries a row"
     return [
-        compare(label, durations, "with transpose", "two-pass SciPy", "times faster, at least 2", faster=True),
-        compare(label, durations, "rows only", "two-pass SciPy", "times faster, at least 1.7", faster=True),
-        compare(f"{label}, per model", durations, "8 models", "with transpose", "none", per=8),
+        faster(label, durations, "with transpose", "two-pass SciPy", "2"),
+        faster(label, durations, "rows only", "two-pass SciPy", "1.7"),
+        times(f"{label}, per model", durations, "8 models", "with transpose", "none", per=8),
     ]
 
 
@@ -211,7 +215,8 @@ def first_fit() -> list[Line]:
                 check=True,
             )
             ours, own = map(float, run.stdout.split())
-            lines.append(Line(name, "seconds", "an empty Numba function", ours, own, round(ours / own, 3), goal))
+            ratio = round(ours / own, 3)
+            lines.append(Line(name, "seconds", "an empty Numba function", ours, own, ratio, ratio, goal))
     return lines
 
 
@@ -236,7 +241,7 @@ def main() -> None:
     for line in lines:
         print(
             f"{line.name:42} {line.ours:16} {1e3 * line.seconds:9.2f} ms   {line.theirs:24} "
-            f"{1e3 * line.their_seconds:9.2f} ms   ratio {line.ratio:7.3f}   goal: {line.goal}"
+            f"{1e3 * line.their_seconds:9.2f} ms   ratio {line.ratio:7.3f}   work {line.work:7.3f}   goal: {line.goal}"
         )
     if quick:
         return
