@@ -27,7 +27,7 @@ import numpy as np
 
 from sordino.budget import Budget
 from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
-from sordino.methods.schedule import balanced_descent
+from sordino.methods.schedule import Descent, Paid, balanced_descent
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.query import Gradient
 from sordino.privacy.calibrate import calibrate
@@ -59,7 +59,8 @@ class NoisyGradientDescentPlan:
 
 @dataclass(frozen=True)
 class NoisyGradientDescent:
-    """Noise in every step. `steps=None` and `step_size=None` balance the predicted error on public facts alone.
+    """Noise in every step. What is `None` among `steps`, `step_size` and `clip` balances the predicted error on public
+    facts alone; `clip` is the Lipschitz constant where the other two are given.
 
     `radius` is a public guess of |w*| for that balance, used where neither the penalty nor the domain bounds it.
     """
@@ -78,11 +79,7 @@ class NoisyGradientDescent:
         if self.release not in ("last", "average", "random", "trajectory"):
             raise ValueError(f"release is {self.release!r}: it must be 'last', 'average', 'random' or 'trajectory'.")
         L = problem.constants.L
-        # contributions never exceed L, so a larger clip would only be paid for
-        C = L if self.clip is None else min(L, self.clip)
-        if not C > 0:
-            raise ValueError(f"clip is {self.clip}: it must be a positive bound on a record's gradient norm.")
-        T, eta = self._descent(problem, budget)
+        T, eta, C = self._descent(problem, budget)
         A = self._amplification(problem, budget, T, eta, C)
         Delta, d = budget.relation.distance * C, problem.dim
         if self.calibration == "paper":
@@ -119,14 +116,22 @@ class NoisyGradientDescent:
             w = total / last
         return Release(np.stack(path) if path else w, plan.event)
 
-    def _descent(self, problem: Problem, budget: Budget) -> tuple[int, float]:
+    def _descent(self, problem: Problem, budget: Budget) -> Descent:
         if self.steps is not None and self.steps < 1:
             raise ValueError(f"steps is {self.steps}: at least one step is needed.")
         if self.step_size is not None and not self.step_size > 0:
             raise ValueError(f"step_size is {self.step_size}: it must be positive.")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip is {self.clip}: it must be a positive bound on a record's gradient norm.")
+        L = problem.constants.L
+        # contributions never exceed L, so a larger clip would only be paid for
+        clip = None if self.clip is None else min(L, self.clip)
+        if self.calibration == "paper" and clip is None:
+            clip = L
         if self.steps and self.step_size:
-            return self.steps, self.step_size
-        return balanced_descent(problem, budget, self.steps, self.step_size, self.radius)
+            return Descent(self.steps, self.step_size, L if clip is None else clip)
+        paid: Paid = "every step" if self.release in ("average", "trajectory") else "last iterate"
+        return balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, paid)
 
     def _amplification(self, problem: Problem, budget: Budget, T: int, eta: float, C: float) -> float:
         L, beta, mu = problem.constants

@@ -29,7 +29,7 @@ import numpy as np
 
 from sordino.budget import Budget
 from sordino.methods.protocol import Calibration, Release, require_delta, require_paper_setting
-from sordino.methods.schedule import expected_radius
+from sordino.methods.schedule import Descent, balanced_batch, balanced_descent, expected_radius
 from sordino.oracle.protocol import Array, Oracle
 from sordino.oracle.query import Gradient
 from sordino.oracle.sampling import FixedSize, Poisson
@@ -67,7 +67,9 @@ class NoisySGDPlan:
 
 @dataclass(frozen=True)
 class NoisySGD:
-    """Noise in every step, on a batch of the records. What is `None` is taken from the theorem.
+    """Noise in every step, on a batch of the records. What is `None` comes from the theorem where the average is
+    released, and where the last iterate is, from balancing the predicted error (see `methods.schedule`): the descent of
+    `NoisyGradientDescent` with the smallest batches that cost no more noise.
 
     `radius` is a public guess of |w*|; `None` takes the domain's radius as the theorem does, and guesses where there is
     none. Runs side by side (a stack as `start`) share their batches, so they are alike but not independent.
@@ -88,19 +90,14 @@ class NoisySGD:
         require_delta("noisy SGD", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
         require_paper_setting(self.calibration, budget, "Bassily et al. 2019")
         self._check()
-        L, n, d = problem.constants.L, problem.records, problem.dim
-        # contributions never exceed L, so a larger clip would only be paid for
-        C = L if self.clip is None else min(L, self.clip)
-        log = math.log(1 / budget.delta)
-        # Theorem 3.2
-        T = self.steps or max(1, math.ceil(min(n / 8, (budget.epsilon * n) ** 2 / (32 * d * log))))
-        b = self.batch_size or min(n, math.ceil(max(n * math.sqrt(budget.epsilon / (4 * T)), 1)))
-        eta = self.step_size or self._radius(problem) / (L * math.sqrt(T))
+        n, d = problem.records, problem.dim
+        theorem = self.release == "average" or self.calibration == "paper"
+        (T, eta, C), b = (self._theorem if theorem else self._balanced)(problem, budget)
         sampling = self._sampling(b, n)
         Delta = budget.relation.distance * C
         if self.calibration == "paper":
             # sigma is on the mean over the batch
-            sigma = math.sqrt(8 * T * log) * L / (n * budget.epsilon)
+            sigma = math.sqrt(8 * T * math.log(1 / budget.delta)) * problem.constants.L / (n * budget.epsilon)
             noise = GaussianNoise(Delta, sigma * sampling.expected_size(n), d)
         else:
             multiplier = calibrate(lambda m: _event(GaussianNoise.at(m, Delta, d), sampling, n, T), budget)
@@ -134,14 +131,34 @@ class NoisySGD:
         for name in ("steps", "batch_size", "step_size", "radius", "clip"):
             given = getattr(self, name)
             if given is not None and not (math.isfinite(given) and given > 0):
-                raise ValueError(f"{name} is {given}: it must be positive, or None for the theorem's.")
+                raise ValueError(f"{name} is {given}: it must be positive, or None for the default.")
             if name in ("steps", "batch_size") and given is not None and given != int(given):
                 raise ValueError(f"{name} is {given}: it must be a whole number.")
 
-    def _radius(self, problem: Problem) -> float:
-        """M of the theorem: the guess, the domain's radius, or what the weights are expected to measure."""
+    def _clip(self, L: float) -> float:
+        # contributions never exceed L, so a larger clip would only be paid for
+        return L if self.clip is None else min(L, self.clip)
+
+    def _theorem(self, problem: Problem, budget: Budget) -> tuple[Descent, int]:
+        """Theorem 3.2: T, eta and b."""
+        L, n, d = problem.constants.L, problem.records, problem.dim
+        most = (budget.epsilon * n) ** 2 / (32 * d * math.log(1 / budget.delta))
+        T = self.steps or max(1, math.ceil(min(n / 8, most)))
+        # M: the guess, the domain's radius, or what the weights are expected to measure
         M = problem.domain.radius if self.radius is None else self.radius
-        return min(M, problem.domain.radius) if math.isfinite(M) else expected_radius(problem)
+        M = min(M, problem.domain.radius) if math.isfinite(M) else expected_radius(problem)
+        eta = self.step_size or M / (L * math.sqrt(T))
+        b = self.batch_size or min(n, math.ceil(max(n * math.sqrt(budget.epsilon / (4 * T)), 1)))
+        return Descent(T, eta, self._clip(L)), b
+
+    def _balanced(self, problem: Problem, budget: Budget) -> tuple[Descent, int]:
+        L = problem.constants.L
+        if self.steps and self.step_size:
+            descent = Descent(self.steps, self.step_size, self._clip(L))
+        else:
+            clip = None if self.clip is None else self._clip(L)
+            descent = balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, "every step")
+        return descent, self.batch_size or balanced_batch(problem, budget, descent)
 
     def _sampling(self, batch_size: int, records: int) -> Poisson | FixedSize:
         if batch_size < 1 or batch_size > records:

@@ -1,12 +1,18 @@
-r"""How long to descend, from public facts alone.
+r"""How long to descend, and where to clip, from public facts alone.
 
-For a quadratic picture of the objective with T steps of size eta, tau = eta T:
+A quadratic picture of the objective under gradient flow for a time tau = eta T, in which the Hessian's eigenvalues fall
+like 1/j, as those of real data roughly do:
 
-    bias(tau)    = (1/2) R0^2 max_{mu <= lambda <= beta} lambda (1 - eta lambda)^{2T}
-    noise(tau)   = (1/2) eta sigma^2 d (1 - (1 - eta h)^{2T}) / (2 - eta h),     h = mu + tr(Hessian)/d
+    lambda_j     = mu + tr(Hessian) / (j (1 + 1/2 + .. + 1/d)),      j = 1, .., d
+    bias(tau)    : 1/bias = 1/F(0) + 1/q,      q = (1/2) R0^2 max_{mu <= lambda <= beta} lambda exp(-2 tau lambda)
+    noise(tau)   = (1/4) eta sigma^2 sum_j (1 - exp(-2 tau lambda_j))
 
-with sigma the noise on the mean gradient that the budget asks for after T steps. At a given tau more and smaller steps
-change neither by much, so tau is chosen first, with eta = 1/beta, and then T.
+with sigma the noise on the mean gradient that the budget asks for after T steps. Standing still costs F(0) at most,
+however far away w* may be, which keeps a hopeless descent short. At a given tau more and smaller steps change neither
+term by much, so tau is chosen first, and then T.
+
+Clipping below the Lipschitz constant saves noise in proportion and bends the loss (`clip_cost`), which matters the less
+the shorter the descent.
 
 R0 guesses |w*|. It is a guess for accuracy's sake: a wrong one costs accuracy, never privacy.
 """
@@ -14,10 +20,14 @@ R0 guesses |w*|. It is a guess for accuracy's sake: a wrong one costs accuracy, 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sordino.budget import Budget, Relation
+from sordino.losses import Logistic, Softmax
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.accountants.objective import largest_shift
 from sordino.privacy.calibrate import calibrate
@@ -27,6 +37,14 @@ from sordino.problem import Problem
 
 FEWEST_STEPS = 25
 MOST_STEPS = 2000
+STRIDE = 1.5
+"""eta beta of the default step: long enough to save passes, short enough for the steepest direction to settle."""
+
+Paid = Literal["last iterate", "every step"]
+"""What the noise is calibrated to: the end of a convex descent on all records, or all of its steps."""
+
+CLIPS = (1.0, 0.75, 0.6, 0.5)
+"""Fractions of the Lipschitz constant to choose from. At half of it no correctly classified record is clipped."""
 
 _TYPICAL_MARGIN = 1.5
 """The score of a confident prediction: odds of four or five to one."""
@@ -36,28 +54,69 @@ def expected_radius(problem: Problem, guess: float | None = None) -> float:
     """R0: the guess, or a score of typical size spread over features of comparable size, within the public bound."""
     if guess is None:
         score = min(getattr(problem.loss, "target_bound", math.inf), _TYPICAL_MARGIN)
-        guess = score * math.sqrt(problem.features) / problem.row_norm
+        # two classes with a score each share the difference between them
+        scores = max(1.0, problem.loss.outputs / 2)
+        guess = score * math.sqrt(problem.features * scores) / problem.row_norm
     return min(guess, problem.radius)
 
 
-def predicted_excess(problem: Problem, relation: Relation, mu_G: float, T: int, eta: float, R0: float) -> float:
-    """bias + noise of T steps of size eta whose last iterate is released at mu_G in Gaussian differential privacy."""
-    _, beta, mu = problem.constants
-    d = problem.dim
+def clip_cost(fraction: float) -> float:
+    r"""What clipping a logistic loss at `fraction` of its Lipschitz constant costs in the end: the mean of KL(p, q).
+
+    A class of probability p >= 1/2 is predicted with q where  p (1 - q) = (1 - p) min(q, fraction): a little too sure.
+    All p between 1/2 and 1 are taken to be equally common.
+    """
+    p = (np.arange(2000) + 0.5) / 4000 + 0.5
+    miss = np.where(p <= fraction, 1 - p, fraction * (1 - p) / p)
+    return float(np.mean(p * np.log(p / (1 - miss)) + (1 - p) * np.log((1 - p) / miss)))
+
+
+def predicted_excess(
+    problem: Problem,
+    relation: Relation,
+    mu_G: float,
+    T: int,
+    eta: float,
+    R0: float,
+    clip: float | None = None,
+    paid: Paid = "last iterate",
+) -> float:
+    """bias + noise of T steps of size eta, released at mu_G in Gaussian differential privacy."""
+    L, beta, mu = problem.constants
+    C = L if clip is None else clip
     c = max(abs(1 - eta * mu), abs(1 - eta * beta))
-    Delta_g = problem.gradient_sensitivity(relation)
-    A = last_iterate_factor(T, c, 2 * problem.domain.radius / (eta * Delta_g)) if problem.convex else math.sqrt(T)
+    Delta_g = relation.distance * C / problem.records
+    contracts = paid == "last iterate" and problem.convex and c <= 1 and (C >= L or problem.loss.outputs == 1)
+    A = last_iterate_factor(T, c, 2 * problem.domain.radius / (eta * Delta_g)) if contracts else math.sqrt(T)
     sigma = Delta_g * A / mu_G
-    h = mu + problem.loss.trace(problem.row_norm) / d
-    noise = 0.5 * eta * sigma**2 * d * (1 - abs(1 - eta * h) ** (2 * T)) / (2 - eta * h)
-    return _bias(problem, T, eta, R0) + noise
+    count, share = _spectrum(problem.dim)
+    settled = -np.expm1(-2 * eta * T * (mu + share * problem.loss.trace(problem.row_norm)))
+    noise = 0.25 * eta * sigma**2 * float(count @ settled)
+    bias = _bias(problem, T, eta, R0)
+    bent = clip_cost(C / L) * (1 - bias / problem.loss.at_zero) if C < L and _can_clip(problem) else 0.0
+    return bias + noise + bent
 
 
 def _bias(problem: Problem, T: int, eta: float, R0: float) -> float:
     _, beta, mu = problem.constants
-    # the maximum of lambda (1 - eta lambda)^{2T} inside [mu, beta] is at 1/(eta (2T + 1))
-    turning = min(max(1 / (eta * (2 * T + 1)), mu), beta)
-    return 0.5 * R0**2 * max(h * abs(1 - eta * h) ** (2 * T) for h in (turning, beta))
+    tau = eta * T
+    # the maximum of lambda exp(-2 tau lambda) inside [mu, beta] is at 1/(2 tau)
+    steepest = min(max(1 / (2 * tau), mu), beta)
+    q = 0.5 * R0**2 * steepest * math.exp(-2 * tau * steepest)
+    return q / (1 + q / problem.loss.at_zero)
+
+
+def _can_clip(problem: Problem) -> bool:
+    return isinstance(problem.loss, Logistic | Softmax)
+
+
+@lru_cache(maxsize=64)
+def _spectrum(dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """How many of `dim` eigenvalues, and which share of the trace each of them has, when they fall like 1/j."""
+    edges = np.unique(np.geomspace(1, dim + 1, 100).round().astype(int))
+    count = np.diff(edges).astype(float)
+    middle = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
+    return count, 1 / middle / (count / middle).sum()
 
 
 def predicted_output_excess(problem: Problem, budget: Budget, T: int, eta: float, R0: float) -> float:
@@ -98,23 +157,64 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
     return best, excess(best)
 
 
+class Descent(NamedTuple):
+    steps: int
+    step_size: float
+    clip: float
+
+
 def balanced_descent(
-    problem: Problem, budget: Budget, steps: int | None, step_size: float | None, radius: float | None
-) -> tuple[int, float]:
-    """(T, eta) of the least predicted excess; a number that is given stays as it is."""
-    beta = problem.constants.beta
+    problem: Problem,
+    budget: Budget,
+    steps: int | None = None,
+    step_size: float | None = None,
+    radius: float | None = None,
+    clip: float | None = None,
+    paid: Paid = "last iterate",
+) -> Descent:
+    """T, eta and C of the least predicted excess; a number that is given stays as it is."""
+    L, beta, _ = problem.constants
     R0 = expected_radius(problem, radius)
-    # of one release on its lattice, which is what even a huge epsilon can buy
-    mu_G = 1 / calibrate(lambda m: GaussianNoise.at(m, 1.0, problem.dim).event, budget)
-
-    def excess(T: int, eta: float) -> float:
-        return predicted_excess(problem, budget.relation, mu_G, T, eta, R0)
-
-    lengths = np.unique(np.geomspace(1, 1e5, 250).astype(int))
+    mu_G = _allowed(problem, budget)
+    fractions = CLIPS if _can_clip(problem) else (1.0,)
+    clips = [L * fraction for fraction in fractions] if clip is None else [clip]
+    lengths = np.unique(np.geomspace(1, 1e5, 150).astype(int))
     if step_size is not None:
-        candidates = [int(T) for T in lengths if T <= MOST_STEPS]
-        return min(candidates, key=lambda T: excess(T, step_size)), step_size
-    tau = min((int(T) for T in lengths), key=lambda T: excess(T, 1 / beta)) / beta
-    T = steps or min(max(math.ceil(tau * beta), FEWEST_STEPS), MOST_STEPS)
-    # a longer step than 1/beta makes up for missing steps, up to where descent stays stable
-    return T, min(tau / T, 1.9 / beta)
+        lengths = lengths[lengths <= MOST_STEPS]
+    eta = STRIDE / beta if step_size is None else step_size
+
+    def excess(choice: tuple[int, float]) -> float:
+        T, C = choice
+        return predicted_excess(problem, budget.relation, mu_G, T, eta, R0, C, paid)
+
+    T, C = min(((int(T), C) for C in clips for T in lengths), key=excess)
+    if step_size is not None:
+        return Descent(T, step_size, C)
+    tau = T * eta
+    T = steps or min(max(T, FEWEST_STEPS), MOST_STEPS)
+    # a longer step than usual makes up for missing steps, up to where descent stays stable
+    return Descent(T, min(tau / T, 1.9 / beta), C)
+
+
+def balanced_batch(problem: Problem, budget: Budget, descent: Descent) -> int:
+    r"""The smallest expected size of Poisson batches with which a descent is about as good as on all records.
+
+    T sampled releases need the noise of T full ones once it is a few times a record's contribution, sigma b >= 3 Delta.
+    What sampling itself adds has covariance (C^2/b) Cov(x) at most. It must be small where it matters, either beside
+    the noise's sigma^2 I or beside the loss's own scale C^2/beta:
+
+        (C^2/b) sum_j share_j^2 <= sigma^2 / 10     or     eta C^2 / (4b) <= (C^2/beta) / 4000,
+        share_j = lambda_j / tr(Hessian)
+    """
+    T, eta, C = descent
+    Delta = budget.relation.distance * C
+    sigma = Delta * math.sqrt(T) / (problem.records * _allowed(problem, budget))
+    count, share = _spectrum(problem.dim)
+    beside_noise = C**2 * float(count @ share**2) / (0.1 * sigma**2)
+    beside_loss = 1000 * eta * problem.constants.beta
+    return min(problem.records, math.ceil(max(3 * Delta / sigma, min(beside_noise, beside_loss))))
+
+
+def _allowed(problem: Problem, budget: Budget) -> float:
+    """mu of one release on its lattice, which is what even a huge epsilon can buy."""
+    return 1 / calibrate(lambda m: GaussianNoise.at(m, 1.0, problem.dim).event, budget)

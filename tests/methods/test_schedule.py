@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+from sordino.budget import Budget, Relation
+from sordino.domains import Ball
+from sordino.losses import Huber, Logistic, Softmax
+from sordino.methods import NoisyGradientDescent, NoisySGD
+from sordino.methods.schedule import (
+    FEWEST_STEPS,
+    MOST_STEPS,
+    Descent,
+    balanced_batch,
+    balanced_descent,
+    clip_cost,
+    expected_radius,
+    predicted_excess,
+)
+from sordino.penalties import Ridge
+from sordino.problem import Problem
+
+R1 = Relation.REPLACE_ONE
+SURVEY = Problem(records=32561, features=124, loss=Logistic())
+TEXTS = Problem(records=12337, features=47237, loss=Logistic())
+DIGITS = Problem(records=52000, features=785, loss=Softmax(10))
+
+
+def asked(problem, epsilon):
+    return Budget(epsilon, 1 / problem.records**2)
+
+
+def descent(problem, epsilon, **given):
+    return balanced_descent(problem, asked(problem, epsilon), **given)
+
+
+@pytest.mark.parametrize("fraction", [0.75, 0.6, 0.5])
+def test_the_cost_of_clipping_is_a_mean_divergence(fraction):
+    """The clipped minimiser solved for numerically, score by score."""
+
+    def divergence(p):
+        # p min(s(-m), c) = (1 - p) min(s(m), c), by bisection in m
+        low, high = 0.0, 60.0
+        for _ in range(200):
+            m = (low + high) / 2
+            miss = 1 / (1 + math.exp(m))
+            low, high = (m, high) if p * min(miss, fraction) > (1 - p) * min(1 - miss, fraction) else (low, m)
+        return p * math.log(p / (1 - miss)) + (1 - p) * math.log((1 - p) / miss)
+
+    mean = 2 * quad(divergence, 0.5, 1 - 1e-7, epsabs=1e-7, limit=100)[0]
+    assert clip_cost(fraction) == pytest.approx(mean, rel=0.02, abs=1e-6)
+
+
+def test_clipping_costs_nothing_at_the_lipschitz_constant_and_more_below():
+    costs = [clip_cost(fraction) for fraction in (1.0, 0.9, 0.75, 0.6, 0.5, 0.3)]
+    assert costs[0] == pytest.approx(0.0, abs=1e-12)
+    assert costs == sorted(costs)
+    assert costs[4] == pytest.approx(0.0139, abs=2e-4)
+
+
+def test_the_prediction_is_bias_and_noise():
+    R0, eta = 10.0, 4.0
+    long, short = (predicted_excess(SURVEY, R1, 1e9, T, eta, R0) for T in (4000, 40))
+    # without noise only the bias is left: R0^2/(4 e tau) for long descents, at most F(0) for short ones
+    assert long == pytest.approx(R0**2 / (4 * math.e * 4000 * eta), rel=0.01)
+    assert long < short < math.log(2)
+    assert predicted_excess(SURVEY, R1, 1e9, 1, 1e-9, 1e4) == pytest.approx(math.log(2), rel=1e-3)
+    # before any direction has settled, noise is (1/2) tr(Hessian) (eta sigma sqrt(T))^2
+    mu_G, T, eta = 1e-6, 4, 1e-6
+    sigma = 2 / SURVEY.records * math.sqrt(T) / mu_G
+    noise = predicted_excess(SURVEY, R1, mu_G, T, eta, R0) - predicted_excess(SURVEY, R1, 1e12, T, eta, R0)
+    assert noise == pytest.approx(0.5 * 0.25 * (eta * sigma) ** 2 * T, rel=1e-3)
+
+
+def test_only_the_last_iterate_of_a_convex_descent_is_cheap():
+    ridge = Problem(1000, 10, Logistic(), penalty=Ridge(0.1))
+    last, path = (predicted_excess(ridge, R1, 0.1, 500, 2.0, 3.0, paid=paid) for paid in ("last iterate", "every step"))
+    assert last < path / 2
+    # so a path that is paid for step by step is kept shorter
+    budget = Budget(1.0, 1e-6)
+    lengths = [balanced_descent(ridge, budget, paid=paid) for paid in ("last iterate", "every step")]
+    assert lengths[0].steps * lengths[0].step_size > 1.5 * lengths[1].steps * lengths[1].step_size
+
+
+def test_a_larger_budget_descends_longer_and_clips_less():
+    plans = [descent(SURVEY, epsilon) for epsilon in (0.03, 0.1, 0.3, 1.0, 3.0, 30.0)]
+    assert [T * eta for T, eta, _ in plans] == sorted(T * eta for T, eta, _ in plans)
+    assert [C for *_, C in plans] == sorted(C for *_, C in plans)
+    assert (plans[0].clip, plans[-1].clip) == (0.5, 1.0)
+
+
+def test_a_hopeless_descent_is_kept_short():
+    """47,236 words and epsilon 0.1: the direction of the first step is all there is to learn."""
+    T, eta, C = descent(TEXTS, 0.1)
+    assert T == FEWEST_STEPS
+    assert T * eta < 40
+    assert C == 0.5
+    assert descent(TEXTS, 1.0).steps * descent(TEXTS, 1.0).step_size > 20 * T * eta
+
+
+def test_limits_and_given_numbers():
+    assert descent(Problem(10**7, 5, Logistic()), 5.0).steps == MOST_STEPS
+    for problem in (SURVEY, TEXTS, DIGITS):
+        beta = problem.constants.beta
+        assert descent(problem, 1.0).step_size <= 1.9 / beta
+        assert descent(problem, 1.0, steps=33).steps == 33
+        assert descent(problem, 1.0, step_size=0.7).step_size == 0.7
+        # far above where descent is known to be stable: the user's word is taken
+        assert descent(problem, 1.0, step_size=100.0).step_size == 100.0
+        assert descent(problem, 1.0, clip=0.3).clip == 0.3
+
+
+def test_only_losses_that_stay_meaningful_are_clipped():
+    for problem in (Problem(1000, 10, Huber()), Problem(1000, 10, Huber(target_bound=1.0))):
+        assert descent(problem, 0.1).clip == problem.constants.L
+    assert descent(DIGITS, 1.0).clip < DIGITS.constants.L
+
+
+def test_the_expected_radius():
+    assert expected_radius(Problem(10, 100, Logistic())) == pytest.approx(15.0)
+    assert expected_radius(Problem(10, 100, Logistic(), row_norm=2.0)) == pytest.approx(7.5)
+    assert expected_radius(Problem(10, 100, Logistic(), domain=Ball(3.0))) == 3.0
+    assert expected_radius(Problem(10, 100, Logistic()), guess=2.0) == 2.0
+    # ten classes have ten scores, and a prediction depends on the difference of two
+    assert expected_radius(Problem(10, 100, Softmax(10))) == pytest.approx(15.0 * math.sqrt(5))
+
+
+@pytest.mark.parametrize(("problem", "epsilon"), [(SURVEY, 0.1), (SURVEY, 1.0), (TEXTS, 0.1), (DIGITS, 1.0)], ids=str)
+def test_small_batches_cost_no_more_noise(problem, epsilon):
+    budget = asked(problem, epsilon)
+    full, sampled = NoisyGradientDescent().plan(problem, budget), NoisySGD(release="last").plan(problem, budget)
+    b = sampled.sampling.expected_size(problem.records)
+    assert (sampled.steps, sampled.step_size, sampled.clip) == (full.steps, full.step_size, full.clip)
+    assert sampled.noise.std / b == pytest.approx(full.noise.std / problem.records, rel=0.01)
+    assert sampled.steps * b < full.steps * problem.records / 10
+    # and clearly smaller ones would
+    fewer = NoisySGD(release="last", batch_size=max(1, int(b / 15))).plan(problem, budget)
+    assert fewer.noise.std / fewer.sampling.expected_size(problem.records) > 1.02 * full.noise.std / problem.records
+
+
+def test_batches_are_at_most_all_records():
+    few = Problem(50, 5, Logistic())
+    assert balanced_batch(few, asked(few, 1.0), Descent(25, 1.0, 0.5)) < 50
+    assert balanced_batch(few, asked(few, 100.0), Descent(25, 1.0, 0.5)) == 50
+    assert np.isfinite(NoisySGD(release="last").plan(few, asked(few, 1.0)).noise.std)
