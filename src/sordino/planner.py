@@ -96,7 +96,7 @@ def _offers(R0: float) -> tuple[Offer, ...]:
 
 def _descent(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
     mu_G = gdp_mu(budget.epsilon, budget.delta)
-    excess = predicted_excess(problem, budget.relation, mu_G, plan.steps, plan.step_size, R0)
+    excess = predicted_excess(problem, budget.relation, mu_G, plan.steps, plan.step_size, R0, plan.clip)
     return Prediction(excess, plan.noise.std / problem.records, plan.steps)
 
 

@@ -134,12 +134,14 @@ def predicted_output_excess(problem: Problem, budget: Budget, T: int, eta: float
 def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float, float]:
     r"""(Lambda_x, predicted excess) of objective perturbation, the least over a grid of Lambda_x.
 
-    excess = Lambda_x R0^2/(2n) + (1/2) (sigma/n)^2 d / (h + Lambda_x/n),     h = mu + tr(Hessian)/d
+    excess = bias + (1/2) (sigma/n)^2 sum_j lambda_j / (lambda_j + Lambda_x/n)^2,
+    1/bias = 1/F(0) + 1/q,      q = Lambda_x R0^2/(2n)
     """
     L, _, mu = problem.constants
     n, d = problem.records, problem.dim
     smoothness = problem.loss.smoothness(problem.row_norm)
-    h = mu + problem.loss.trace(problem.row_norm) / d
+    count, share = _spectrum(d)
+    eigenvalues = mu + share * problem.loss.trace(problem.row_norm)
 
     def excess(added: float) -> float:
         kappa = smoothness / (n * mu + added)
@@ -147,7 +149,9 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
         if m == 0:
             return math.inf
         sigma = budget.relation.distance * L / m
-        return added * R0**2 / (2 * n) + 0.5 * (sigma / n) ** 2 * d / (h + added / n)
+        q = added * R0**2 / (2 * n)
+        spread = float(count @ (eigenvalues / (eigenvalues + added / n) ** 2))
+        return q / (1 + q / problem.loss.at_zero) + 0.5 * (sigma / n) ** 2 * spread
 
     # the Jacobian alone costs log(1 + kappa), so kappa must stay well below epsilon
     least = smoothness / math.expm1(budget.epsilon)
