@@ -18,6 +18,7 @@ _HOMES = {
     "PrivateLogisticRegression": "sordino.estimators",
     "PrivateHuberRegressor": "sordino.estimators",
     "PrivateLinearRegression": "sordino.estimators",
+    "PrivateSearch": "sordino.estimators",
     "Certificate": "sordino.certificate",
     "verify": "sordino.certificate",
     "PrivacyWarning": "sordino.train",
@@ -26,7 +27,12 @@ _HOMES = {
 if TYPE_CHECKING:
     from sordino.budget import Budget, Relation
     from sordino.certificate import Certificate, verify
-    from sordino.estimators import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression
+    from sordino.estimators import (
+        PrivateHuberRegressor,
+        PrivateLinearRegression,
+        PrivateLogisticRegression,
+        PrivateSearch,
+    )
     from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation
     from sordino.problem import Problem
     from sordino.train import PrivacyWarning
@@ -41,6 +47,7 @@ __all__ = [
     "PrivateHuberRegressor",
     "PrivateLinearRegression",
     "PrivateLogisticRegression",
+    "PrivateSearch",
     "Problem",
     "Relation",
     "verify",

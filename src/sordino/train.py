@@ -31,6 +31,8 @@ class PrivacyWarning(UserWarning):
 class Trained:
     weights: NDArray[np.float64]
     certificate: Certificate
+    chosen: int | None = None
+    """Which setting of a search the weights come from."""
 
 
 def train(
@@ -75,7 +77,7 @@ def train(
         versions=_versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return Trained(release.weights, certificate)
+    return Trained(release.weights, certificate, release.chosen)
 
 
 def _state(event: Event, method: Any, budget: Budget) -> tuple[float, tuple[str, ...]]:

@@ -22,6 +22,8 @@ from sordino.methods import (
     ObjectivePerturbation,
     OutputPerturbation,
     PermutationSGD,
+    RepeatedSelection,
+    Setting,
 )
 from sordino.privacy.audit import audit
 from sordino.privacy.randomness import Randomness
@@ -67,6 +69,8 @@ CASES = {
     "permutation, decreasing steps": (PermutationSGD(3, 2, "decreasing"), {"mu": 0.1}, {}, False),
     "permutation, square root": (PermutationSGD(3, 2, "square root"), {}, {}, False),
     "permutation, paper": (PermutationSGD(3, 2, calibration="paper"), {"mu": 0.1}, {}, False),
+    # a search that mostly chooses by noise; those that choose by records are in test_repeated_selection.py
+    "search": (RepeatedSelection((Setting(NoisyGradientDescent(5, 0.5)),), 3.0, score_clip=1.0), {}, {}, False),
     "adaptive descent": (AdaptiveGradientDescent(2, candidates=2, loss_clip=1.0, longest_step=1.0), {}, {}, False),
 }
 

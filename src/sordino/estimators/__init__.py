@@ -2,5 +2,6 @@
 
 from sordino.estimators.classifiers import PrivateLogisticRegression
 from sordino.estimators.regressors import PrivateHuberRegressor, PrivateLinearRegression
+from sordino.estimators.search import PrivateSearch
 
-__all__ = ["PrivateHuberRegressor", "PrivateLinearRegression", "PrivateLogisticRegression"]
+__all__ = ["PrivateHuberRegressor", "PrivateLinearRegression", "PrivateLogisticRegression", "PrivateSearch"]

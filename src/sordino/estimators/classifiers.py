@@ -41,6 +41,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
     ----------
     coef_, intercept_, classes_ : the released model, for raw rows.
     certificate_ : what was guaranteed, and why.
+    chosen_ : which setting of a `RepeatedSelection` the model comes from, else `None`.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
             assumed=(known,),
         )
         self.classes_ = classes
-        self.certificate_ = trained.certificate
+        self.certificate_, self.chosen_ = trained.certificate, trained.chosen
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:

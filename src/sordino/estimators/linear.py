@@ -14,10 +14,10 @@ from sordino.budget import Budget, Relation
 from sordino.domains import Domain, Everywhere
 from sordino.estimators.releases import count_release
 from sordino.losses import Loss
-from sordino.methods import NoisyGradientDescent, OutputPerturbation
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
+from sordino.planner import choose
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.train import PrivacyWarning, Trained, train
@@ -67,7 +67,7 @@ def fit_linear(
     trained = train(
         problem,
         budget,
-        _method(settings.method, budget),
+        method_for(settings.method, problem, budget),
         linear_oracle(X, y, problem, rows, budget.relation),
         _randomness(settings.random_state),
         rows=rows,
@@ -99,14 +99,15 @@ def _public_count(settings: Settings, actual: int) -> tuple[int, str]:
     return settings.records, f"{settings.records} is a public stand-in for the number of records"
 
 
-def _method(method: Any, budget: Budget) -> Any:
+def method_for(method: Any, problem: Problem, budget: Budget) -> Any:
+    """The method itself, or for "auto" the one the planner chooses on public facts."""
     if isinstance(method, str):
         if method != "auto":
             raise ValueError(
                 f"method is {method!r}: it must be 'auto' or a method such as NoisyGradientDescent() or "
                 "OutputPerturbation()."
             )
-        return OutputPerturbation() if budget.pure else NoisyGradientDescent()
+        return choose(problem, budget)
     if not (hasattr(method, "plan") and hasattr(method, "run")):
         raise TypeError(f"method is a {type(method).__name__}: it must be 'auto' or a method with plan and run.")
     return method
@@ -132,8 +133,8 @@ def _earlier_releases(X: Any, y: NDArray[np.float64]) -> tuple[str, ...]:
         "they reveal adds up"
     )
     warnings.warn(
-        f"{sentence}: trying settings (GridSearchCV and the like) is not free. Choose them on public data, or divide "
-        "the budget by the number of fits.",
+        f"{sentence}: trying settings (GridSearchCV and the like) is not free. Choose them on public data, or with "
+        "PrivateSearch, whose guarantee covers the choice.",
         PrivacyWarning,
         stacklevel=4,
     )

@@ -35,7 +35,7 @@ class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             assumed=(f"the target bound {unit:g} does not come from the records",) if self.target_bound else (),
         )
         self.coef_, self.intercept_ = unit * coefficients.ravel(), unit * float(intercepts[0])
-        self.certificate_ = trained.certificate
+        self.certificate_, self.chosen_ = trained.certificate, trained.chosen
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:

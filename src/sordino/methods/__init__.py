@@ -11,6 +11,7 @@ from sordino.methods.noisy_gradient_descent import NoisyGradientDescent, NoisyGr
 from sordino.methods.noisy_sgd import NoisySGD, NoisySGDPlan
 from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
 from sordino.methods.output_perturbation import OutputPerturbation, OutputPerturbationPlan
+from sordino.methods.repeated_selection import RepeatedSelection, RepeatedSelectionPlan, Setting
 
 METHODS: dict[str, type] = {
     method.__name__: method
@@ -22,6 +23,7 @@ METHODS: dict[str, type] = {
         BassilySmithThakurta,
         PermutationSGD,
         AdaptiveGradientDescent,
+        RepeatedSelection,
     )
 }
 
@@ -40,4 +42,7 @@ __all__ = [
     "OutputPerturbationPlan",
     "PermutationSGD",
     "PermutationSGDPlan",
+    "RepeatedSelection",
+    "RepeatedSelectionPlan",
+    "Setting",
 ]

@@ -26,7 +26,7 @@ class Release:
     weights: NDArray[np.float64]
     event: Event
     chosen: int | None = None
-    """Which candidate of a search the weights come from."""
+    """Which setting of a search the weights come from."""
 
 
 class Plan(Protocol):

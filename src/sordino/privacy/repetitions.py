@@ -26,7 +26,7 @@ from scipy.optimize import brentq
 from sordino.privacy.events import LAWS, Approximate, Event, Selected
 from sordino.privacy.randomness import Randomness
 
-MOST_RUNS = 1000
+MOST_RUNS = 200
 """The largest mean number of runs."""
 
 _BITS = 128

@@ -1,0 +1,187 @@
+r"""Choosing settings in private: the best of a random number of runs (Liu & Talwar 2019; Papernot & Steinke 2022).
+
+    split the records at random into a training part and a held-out part;  K ~ a public law, kept secret
+    K times:   draw a setting uniformly, train with it on the training part,
+               s = sum_{i held out} min(l(w; z_i), C) + N(0, std^2)
+    release the w of the least s, and which setting it came from
+
+Privacy.  The theorem is about a run that releases its score too, so a run is the pair (w, s), and both must be private.
+The split does not look at the records. Under replace-one it picks positions, and the changed record stays where it is;
+under add/remove it is one coin per record, which leaves the others where they were. So, given the split, two neighbours
+differ in one part only:
+
+    training part     w is as private as its method's event says, and s is computed from w and equal records;
+    held-out part     w has the same law, and given w the sum moves by at most C, so s is a Gaussian release,
+
+and a run costs the larger of the two, whichever setting it drew, not their sum. `Selected` states exactly that, and
+its accountant what K runs cost. K must stay secret: it is in no output, and progress is not told while the search runs.
+Every run is planned for the same (epsilon_1, delta), the largest epsilon_1 for which the whole search keeps the budget.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sordino.budget import Budget, Relation
+from sordino.methods.protocol import Calibration, Release, require_delta
+from sordino.oracle.protocol import Array, DividingOracle
+from sordino.oracle.query import ClippedLoss
+from sordino.oracle.sampling import FixedSize, Poisson
+from sordino.penalties import Ridge
+from sordino.privacy.accountants import epsilon, gdp_mu
+from sordino.privacy.accountants.repeated import RepeatedAccountant
+from sordino.privacy.calibrate import calibrate
+from sordino.privacy.events import Event, GaussianDP
+from sordino.privacy.noise import GaussianNoise
+from sordino.privacy.randomness import Randomness
+from sordino.privacy.repetitions import Repetitions
+from sordino.problem import Problem
+from sordino.progress import watching
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One to try: a method, and the ridge strength if it is not to be the problem's."""
+
+    method: Any
+    l2: float | None = None
+
+    def problem(self, problem: Problem) -> Problem:
+        return problem if self.l2 is None else replace(problem, penalty=Ridge(self.l2))
+
+
+@dataclass(frozen=True)
+class RepeatedSelectionPlan:
+    """Every number of the search. One run may cost `run_budget`; `plans` are the settings' for the training part."""
+
+    run_budget: Budget
+    plans: tuple[Any, ...]
+    repetitions: Repetitions
+    held_out: FixedSize | Poisson
+    held_out_records: int
+    score_clip: float
+    noise: GaussianNoise
+
+    @property
+    def event(self) -> Event:
+        return self.repetitions.event(*(plan.event for plan in self.plans), self.noise.event)
+
+
+@dataclass(frozen=True)
+class RepeatedSelection:
+    """Trains with some of `settings`, and releases what predicts held-out records best.
+
+    `mean_runs=None` is twice the number of settings: each is then tried at least once with probability 86 %. With the
+    Poisson law it can happen that none is, and the first iterate is released. `score_clip` bounds a held-out record's
+    loss; None is twice the loss of predicting nothing.
+    """
+
+    settings: tuple[Setting, ...] = ()
+    mean_runs: float | None = None
+    law: str = "poisson"
+    held_out: float = 0.1
+    score_clip: float | None = None
+    calibration: ClassVar[Calibration] = "tight"
+
+    def plan(self, problem: Problem, budget: Budget) -> RepeatedSelectionPlan:
+        self._require(budget)
+        C = 2 * problem.loss.at_zero if self.score_clip is None else self.score_clip
+        if not 0 < C < math.inf:
+            raise ValueError(
+                f"score_clip is {C}: a held-out record's loss needs a positive finite bound; give `score_clip`, or a "
+                "target bound."
+            )
+        repetitions = Repetitions(float(self.mean_runs or 2 * len(self.settings)), self.law)
+        held_out, count = self._held_out(problem, budget.relation)
+
+        def search(multiplier: float) -> RepeatedSelectionPlan:
+            one = replace(budget, epsilon=budget.epsilon / multiplier)
+            kept = replace(problem, records=problem.records - count)
+            plans = tuple(setting.method.plan(setting.problem(kept), one) for setting in self.settings)
+            # a record adds between 0 and C to the sum, so replacing one moves it by C, not by 2C
+            z = calibrate(lambda z: GaussianNoise.at(z, C, 1).event, one)
+            return RepeatedSelectionPlan(one, plans, repetitions, held_out, count, C, GaussianNoise.at(z, C, 1))
+
+        # what any method with Gaussian noise makes of (epsilon_1, delta): a guess that is nearly always exact
+        def gaussian(multiplier: float) -> Event:
+            return repetitions.event(GaussianDP(gdp_mu(budget.epsilon / multiplier, budget.delta)))
+
+        plan = search(calibrate(gaussian, budget))
+        self._require_accounted(plan, budget.relation)
+        spent = epsilon(plan.event, budget.delta, budget.relation)
+        if 0.99 * budget.epsilon <= spent <= budget.epsilon:
+            return plan
+        return search(calibrate(lambda multiplier: search(multiplier).event, budget))
+
+    def run(
+        self,
+        plan: RepeatedSelectionPlan,
+        problem: Problem,
+        oracle: DividingOracle,
+        randomness: Randomness,
+        start: Array | None = None,
+    ) -> Release:
+        first = problem.start() if start is None else start
+        # searches side by side share the split; the runs of one search are independent, as the theorem asks
+        starts = np.atleast_2d(first)
+        best, chosen, least = starts.copy(), np.full(len(starts), -1), np.full(len(starts), np.inf)
+        kept = replace(problem, records=problem.records - plan.held_out_records)
+        training, scoring = oracle.divide(
+            oracle.draw(plan.held_out, randomness), kept, replace(problem, records=plan.held_out_records)
+        )
+        runs = plan.repetitions.draw(len(starts), randomness)
+        with watching(_say_nothing):
+            for number in range(int(runs.max())):
+                active = np.flatnonzero(runs > number)
+                drawn = randomness.noise.generator.integers(len(self.settings), size=len(active))
+                for j, (setting, its_plan) in enumerate(zip(self.settings, plan.plans, strict=True)):
+                    those = active[drawn == j]
+                    if not len(those):
+                        continue
+                    w = setting.method.run(its_plan, setting.problem(kept), training, randomness, starts[those]).weights
+                    s = scoring.release(ClippedLoss(w, plan.score_clip), plan.noise, randomness)
+                    better = s < least[those]
+                    those = those[better]
+                    best[those], chosen[those], least[those] = w[better], j, s[better]
+        weights = best.reshape(first.shape)
+        return Release(weights, plan.event, int(chosen[0]) if first.ndim == 1 and chosen[0] >= 0 else None)
+
+    def _held_out(self, problem: Problem, relation: Relation) -> tuple[FixedSize | Poisson, int]:
+        count = round(self.held_out * problem.records)
+        if not 1 <= count < problem.records:
+            raise ValueError(
+                f"held_out is {self.held_out}: of {problem.records} records at least one must be held out, and one "
+                "kept for training."
+            )
+        # where the number of records is private, every record has its own coin
+        return (FixedSize(count) if relation is Relation.REPLACE_ONE else Poisson(self.held_out)), count
+
+    def _require(self, budget: Budget) -> None:
+        require_delta("a search", budget, "a score with Gaussian noise is compared; give a delta")
+        if not self.settings:
+            raise ValueError("there are no settings: a search needs at least one Setting(method).")
+        for setting in self.settings:
+            name = type(setting.method).__name__
+            if setting.method.calibration != "tight":
+                raise ValueError(
+                    f"a setting with {name} has calibration={setting.method.calibration!r}: a search fits the noise of "
+                    "its runs to the whole budget; use calibration='tight'."
+                )
+            if getattr(setting.method, "release", None) == "trajectory":
+                raise ValueError(f"a setting with {name} releases its whole path: a search compares single models.")
+
+    def _require_accounted(self, plan: RepeatedSelectionPlan, relation: Relation) -> None:
+        for setting, its_plan in zip(self.settings, plan.plans, strict=True):
+            if not RepeatedAccountant().supports(plan.repetitions.event(its_plan.event), relation):
+                raise ValueError(
+                    f"a setting with {type(setting.method).__name__} has no Renyi divergence under {relation}, which "
+                    "is what a search is accounted by: use a method with Gaussian noise, such as NoisyGradientDescent."
+                )
+
+
+def _say_nothing(done: int, planned: int) -> None:
+    """Progress would tell how many runs there were."""

@@ -1,0 +1,205 @@
+"""The search: what it plans, what it picks, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sordino import wire
+from sordino.budget import Budget, Relation
+from sordino.losses import Huber, Logistic
+from sordino.methods import (
+    NoisyGradientDescent,
+    NoisySGD,
+    OutputPerturbation,
+    RepeatedSelection,
+    Setting,
+)
+from sordino.oracle import linear_oracle
+from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import FixedSize, Poisson
+from sordino.penalties import Ridge
+from sordino.privacy import accountants
+from sordino.privacy.events import Selected, flatten
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+from sordino.progress import watching
+
+N, D = 4000, 3
+BUDGET = Budget(1.0, 1e-7)
+TIMID, GOOD = Setting(NoisyGradientDescent(5, 0.01)), Setting(NoisyGradientDescent(50, 2.0))
+CLEAR = RepeatedSelection((TIMID, GOOD))
+
+
+def problem(records=N):
+    return Problem(records, D, Logistic())
+
+
+def oracle(relation=Relation.REPLACE_ONE, records=N):
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, (records, D)) / math.sqrt(D)
+    y = np.where(X @ [6.0, -4.0, 2.0] + 0.3 * rng.logistic(size=records) > 0, 1.0, -1.0)
+    return linear_oracle(X, y, problem(records), Rows(1.0), relation)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return CLEAR.plan(problem(), BUDGET)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("law", ["poisson", "geometric", "logarithmic"])
+def test_the_whole_search_costs_the_budget(relation, law):
+    budget = replace(BUDGET, relation=relation)
+    planned = replace(CLEAR, law=law).plan(problem(), budget)
+    spent = accountants.epsilon(planned.event, budget.delta, relation)
+    assert 0.999 * budget.epsilon < spent <= budget.epsilon
+    # one run alone is planned for less, and costs what it is planned for, on either part of the records
+    assert planned.run_budget.epsilon < 0.8 * budget.epsilon
+    for event in (*(one.event for one in planned.plans), planned.noise.event):
+        run = accountants.epsilon(event, budget.delta, relation)
+        assert run == pytest.approx(planned.run_budget.epsilon, rel=1e-3)
+
+
+def test_the_event_names_both_parts_of_a_run(plan):
+    leaves, _ = flatten(plan.event)
+    (selected,) = leaves
+    assert isinstance(selected, Selected)
+    assert (selected.mean_runs, selected.law) == (4.0, "poisson")
+    assert len(selected.events) == 3
+
+
+def test_more_settings_leave_less_for_each(plan):
+    more = RepeatedSelection((TIMID, GOOD) * 4).plan(problem(), BUDGET)
+    assert more.repetitions.mean == 16
+    assert more.run_budget.epsilon < plan.run_budget.epsilon
+
+
+def test_runs_are_planned_for_the_training_part(plan):
+    kept = problem(N - N // 10)
+    assert plan.held_out == FixedSize(N // 10)
+    assert plan.held_out_records == N // 10
+    assert plan.plans[1] == GOOD.method.plan(kept, plan.run_budget)
+    # a held-out loss lies in [0, C]: replacing a record moves the sum by C
+    assert plan.score_clip == plan.noise.sensitivity == pytest.approx(2 * math.log(2))
+
+
+def test_a_setting_may_bring_its_own_penalty():
+    search = RepeatedSelection((Setting(GOOD.method, 0.0), Setting(GOOD.method, 1.0)))
+    stated = replace(problem(), penalty=Ridge(0.5))
+    planned = search.plan(stated, BUDGET)
+    kept = replace(stated, records=N - N // 10)
+    for one, strength in zip(planned.plans, (0.0, 1.0), strict=True):
+        assert one == GOOD.method.plan(replace(kept, penalty=Ridge(strength)), planned.run_budget)
+    released = search.run(planned, stated, oracle(), Randomness.seeded(1))
+    assert released.chosen == 0
+    # without the penalty weights are several times longer
+    assert np.linalg.norm(released.weights) > 2
+
+
+def test_coins_split_where_the_number_of_records_is_private():
+    budget = replace(BUDGET, relation=Relation.ADD_REMOVE)
+    planned = CLEAR.plan(problem(), budget)
+    assert planned.held_out == Poisson(0.1)
+    # the stand-in is public and need not be the true number
+    released = CLEAR.run(planned, problem(), oracle(Relation.ADD_REMOVE, N + 37), Randomness.seeded(2))
+    assert released.chosen == 1
+
+
+def test_the_clearly_better_setting_is_picked(plan):
+    """Nearly always when it is tried at all, which one search in seven does not (e^-2)."""
+    records = oracle()
+    picked = [CLEAR.run(plan, problem(), records, Randomness.seeded(seed)).chosen for seed in range(60)]
+    assert picked.count(1) >= 44
+    assert picked.count(1) < 60
+
+
+def test_the_released_model_is_a_good_one(plan):
+    records = oracle()
+    seed = next(s for s in range(10) if CLEAR.run(plan, problem(), records, Randomness.seeded(s)).chosen == 1)
+    weights = CLEAR.run(plan, problem(), records, Randomness.seeded(seed)).weights
+    assert weights.shape == (D,)
+    assert records.value(weights) < 0.45 < records.value(np.zeros(D))
+
+
+def test_searches_side_by_side(plan):
+    """A stack of starts makes as many searches; where no run was drawn the start is returned."""
+    start = np.full((300, D), 9.0)
+    released = CLEAR.run(plan, problem(), oracle(), Randomness.seeded(3), start)
+    untouched = (released.weights == 9.0).all(axis=1)
+    # e^-4 = 1.8 %
+    assert 1 <= untouched.sum() <= 15
+    near = np.linalg.norm(released.weights - 9, axis=1) < 3  # the timid setting hardly moves
+    assert 20 < near.sum() - untouched.sum() < 80
+    assert released.chosen is None
+
+
+def test_no_run_at_all_has_no_chosen_setting():
+    search = RepeatedSelection((GOOD,), mean_runs=1.0)
+    planned = search.plan(problem(), BUDGET)
+    released = [search.run(planned, problem(), oracle(), Randomness.seeded(seed)) for seed in range(12)]
+    missing = [one for one in released if one.chosen is None]
+    assert 0 < len(missing) < 12
+    assert not any(one.weights.any() for one in missing)
+
+
+def test_progress_does_not_tell_how_many_runs_there_were(plan):
+    told = []
+    with watching(lambda done, planned: told.append(done)):
+        CLEAR.run(plan, problem(), oracle(), Randomness.seeded(1))
+    assert told == []
+
+
+@pytest.mark.slow
+def test_methods_of_every_kind_can_be_compared():
+    """Output perturbation by its exact oracle, sampled batches by their moments."""
+    settings = (Setting(OutputPerturbation(30)), Setting(NoisySGD(20, 200, 2.0)), GOOD)
+    search = RepeatedSelection(settings, mean_runs=3)
+    small, budget = problem(1000), Budget(2.0, 1e-5)
+    planned = search.plan(small, budget)
+    assert accountants.epsilon(planned.event, budget.delta, budget.relation) <= budget.epsilon
+    released = search.run(planned, small, oracle(records=1000), Randomness.seeded(5))
+    assert released.weights.shape == (D,)
+
+
+def test_plan_and_settings_are_plain(plan):
+    kinds = {kind.__name__: kind for kind in (RepeatedSelection, Setting, NoisyGradientDescent)}
+    assert wire.from_plain(wire.to_plain(CLEAR), kinds) == CLEAR
+    assert wire.to_plain(plan)["plans"][1]["steps"] == 50
+
+
+@pytest.mark.parametrize(
+    ("search", "budget", "sentence"),
+    [
+        (RepeatedSelection(), BUDGET, "there are no settings"),
+        (CLEAR, Budget(1.0), "delta is 0, but a search adds Gaussian noise"),
+        (RepeatedSelection((Setting(NoisyGradientDescent(calibration="paper")),)), BUDGET, "calibration='paper'"),
+        (RepeatedSelection((Setting(NoisyGradientDescent(release="trajectory")),)), BUDGET, "its whole path"),
+        (RepeatedSelection((Setting(CLEAR),)), BUDGET, "RepeatedSelection has no Renyi divergence"),
+        (replace(CLEAR, mean_runs=0.5), BUDGET, "mean_runs is 0.5"),
+        (replace(CLEAR, law="uniform"), BUDGET, "law is 'uniform'"),
+        (replace(CLEAR, held_out=0.0), BUDGET, "held_out is 0.0"),
+        (replace(CLEAR, held_out=1.0), BUDGET, "held_out is 1.0"),
+        (replace(CLEAR, score_clip=0.0), BUDGET, "score_clip is 0.0"),
+        (replace(CLEAR, score_clip=math.inf), BUDGET, "score_clip is inf"),
+    ],
+)
+def test_refusals(search, budget, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        search.plan(problem(), budget)
+
+
+def test_fixed_size_batches_are_refused_where_they_have_no_meaning():
+    search = RepeatedSelection((Setting(NoisySGD(20, 200, 2.0, sampling="fixed_size")),))
+    with pytest.raises(ValueError, match=r"fixed-size|no Renyi divergence under add_remove"):
+        search.plan(problem(), replace(BUDGET, relation=Relation.ADD_REMOVE))
+
+
+def test_a_loss_without_a_bound_at_zero_needs_a_clip():
+    unbounded = Problem(N, D, Huber())
+    with pytest.raises(ValueError, match="score_clip is inf"):
+        CLEAR.plan(unbounded, BUDGET)
+    assert replace(CLEAR, score_clip=3.0).plan(unbounded, BUDGET).score_clip == 3.0
