@@ -1,7 +1,7 @@
 """Neighbouring data sets on which a linear model moves as far as any can.
 
-A Huber record whose target is far away has the constant gradient -+threshold * x: the loss is +-L w, the extremal case
-of every sensitivity bound here. All other records are zero rows, which contribute nothing.
+A Huber (or absolute) record whose target is far away has the constant gradient -+threshold * x: the loss is +-L w, the
+extremal case of every sensitivity bound here. All other records are zero rows, which contribute nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FAR = 1e9
 RECORDS = 10
 
 
-def problem(mu=0.0, domain=None):
-    return Problem(records=RECORDS, features=1, loss=Huber(), penalty=Ridge(mu), domain=domain or Everywhere())
+def problem(mu=0.0, domain=None, loss=None):
+    return Problem(RECORDS, 1, loss or Huber(), penalty=Ridge(mu), domain=domain or Everywhere())
 
 
 def neighbours(problem, relation):

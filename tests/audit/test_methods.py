@@ -13,6 +13,7 @@ import pytest
 import worst_case
 from sordino.budget import Relation
 from sordino.domains import Ball
+from sordino.losses import Absolute
 from sordino.methods import (
     METHODS,
     AdaptiveGradientDescent,
@@ -22,6 +23,7 @@ from sordino.methods import (
     ObjectivePerturbation,
     OutputPerturbation,
     PermutationSGD,
+    ProximalSmoothing,
     RepeatedSelection,
     Setting,
 )
@@ -59,6 +61,25 @@ CASES = {
     "sgd, full batches, last iterate": (NoisySGD(20, 10, 0.5, release="last"), {}, {}, True),
     "sgd, full batches, average": (NoisySGD(20, 10, 0.5), {}, {}, False),
     "sgd, full batches, fixed size": (NoisySGD(20, 10, 0.5, release="last", sampling="fixed_size"), {}, {}, True),
+    # a kink, smoothed; far away from it the envelope is as steep as the loss
+    "smoothed kink, descent": (
+        ProximalSmoothing(NoisyGradientDescent(20, 0.5), sharpness=2.0),
+        {"mu": 0.5, "loss": Absolute()},
+        {},
+        True,
+    ),
+    "smoothed kink, add/remove": (
+        ProximalSmoothing(NoisyGradientDescent(20, 0.5), sharpness=2.0),
+        {"loss": Absolute()},
+        {"relation": Relation.ADD_REMOVE},
+        True,
+    ),
+    "smoothed kink, pure": (
+        ProximalSmoothing(OutputPerturbation(20, 0.5), sharpness=2.0),
+        {"loss": Absolute()},
+        {"delta": 0.0},
+        True,
+    ),
     # baselines; what cannot run side by side is also in test_baselines.py
     "shrinking steps, full batches, strongly convex": (BassilySmithThakurta(10, 20), {"mu": 0.5}, {}, True),
     "shrinking steps, full batches, convex": (BassilySmithThakurta(10, 20), {}, {}, True),
@@ -111,13 +132,17 @@ BREAKABLE = [name for name, case in CASES.items() if case[3]]
 def test_half_the_noise_is_caught(name):
     method, facts, asked, _ = CASES[name]
     problem, budget = worst_case.problem(**facts), worst_case.budget(**asked)
-    plan = method.plan(problem, budget)
-    if budget.delta == 0:
-        broken = replace(plan, noise=replace(plan.noise, sensitivity=plan.noise.sensitivity / 2))
-    else:
-        # the event keeps claiming the noise that was planned; only what is drawn is halved
-        broken = replace(plan, noise=HalfNoise(plan.noise))
+    broken = with_half_the_noise(method.plan(problem, budget), budget)
     assert measured(method, broken, problem, budget) > budget.epsilon
+
+
+def with_half_the_noise(plan, budget):
+    if hasattr(plan, "inner"):
+        return replace(plan, inner=with_half_the_noise(plan.inner, budget))
+    if budget.delta == 0:
+        return replace(plan, noise=replace(plan.noise, sensitivity=plan.noise.sensitivity / 2))
+    # the event keeps claiming the noise that was planned; only what is drawn is halved
+    return replace(plan, noise=HalfNoise(plan.noise))
 
 
 class HalfNoise:

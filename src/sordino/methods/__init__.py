@@ -11,6 +11,7 @@ from sordino.methods.noisy_gradient_descent import NoisyGradientDescent, NoisyGr
 from sordino.methods.noisy_sgd import NoisySGD, NoisySGDPlan
 from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
 from sordino.methods.output_perturbation import OutputPerturbation, OutputPerturbationPlan
+from sordino.methods.proximal import ProximalSmoothing, ProximalSmoothingPlan
 from sordino.methods.repeated_selection import RepeatedSelection, RepeatedSelectionPlan, Setting
 
 METHODS: dict[str, type] = {
@@ -20,6 +21,7 @@ METHODS: dict[str, type] = {
         ObjectivePerturbation,
         NoisyGradientDescent,
         NoisySGD,
+        ProximalSmoothing,
         BassilySmithThakurta,
         PermutationSGD,
         AdaptiveGradientDescent,
@@ -42,6 +44,8 @@ __all__ = [
     "OutputPerturbationPlan",
     "PermutationSGD",
     "PermutationSGDPlan",
+    "ProximalSmoothing",
+    "ProximalSmoothingPlan",
     "RepeatedSelection",
     "RepeatedSelectionPlan",
     "Setting",
