@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sordino.budget import Budget
@@ -23,6 +23,10 @@ TIE = 0.1
 
 NEWTON_PASSES = 60
 """About how often objective perturbation reads the records: a dozen Newton steps of a few products each."""
+
+
+MOST_EPSILON = 20.0
+"""Predictions take no more than this: beyond it the lattice on which noise lives, not epsilon, limits what one buys."""
 
 
 class Prediction(NamedTuple):
@@ -54,37 +58,30 @@ def candidates(problem: Problem, budget: Budget, most_passes: float = math.inf) 
     `most_passes` bounds how often the records may be read.
     """
     R0 = expected_radius(problem)
-    found = []
-    for name, method, predict in _offers(R0):
-        try:
-            plan = method.plan(problem, budget)
-            prediction = predict(problem, budget, plan, R0)
-        except ValueError as refusal:
-            found.append(Candidate(name, method, reason=str(refusal)))
-            continue
-        reason = ""
-        if prediction.passes > most_passes:
-            reason = f"it reads the records {prediction.passes:.3g} times, and {most_passes:.3g} are allowed."
-        found.append(Candidate(name, method, plan, *prediction, reason))
+    found = [_candidate(problem, budget, most_passes, R0, *offer) for offer in _offers(R0)]
     return tuple(sorted(found, key=lambda one: (not one.feasible, one.excess)))
 
 
 def choose(problem: Problem, budget: Budget, most_passes: float = math.inf) -> Any:
     """The method of the least predicted excess risk; among nearly equal ones the one offered first."""
-    found = candidates(problem, budget, most_passes)
-    feasible = [one for one in found if one.feasible]
-    if not feasible:
-        raise ValueError(
-            "no method fits this problem and budget. " + " ".join(f"{one.name}: {one.reason}" for one in found)
-        )
-    tied = {one.name for one in feasible if one.excess <= (1 + TIE) * feasible[0].excess}
-    return next(method for name, method, _ in _offers(expected_radius(problem)) if name in tied)
+    R0 = expected_radius(problem)
+    found: list[Candidate] = []
+    # batches are for records that cannot be read often: they are tried, and calibrated, only when nothing else fits
+    for offers in (_offers(R0)[:-1], _offers(R0)[-1:]):
+        found += [_candidate(problem, budget, most_passes, R0, *offer) for offer in offers]
+        feasible = [one for one in found if one.feasible]
+        if feasible:
+            least = min(one.excess for one in feasible)
+            return next(one.method for one in feasible if one.excess <= (1 + TIE) * least)
+    raise ValueError(
+        "no method fits this problem and budget. " + " ".join(f"{one.name}: {one.reason}" for one in found)
+    )
 
 
-Offer = tuple[str, Any, Callable[[Problem, Budget, Any, float], Prediction]]
+Predict = Callable[[Problem, Budget, Any, float], Prediction]
 
 
-def _offers(R0: float) -> tuple[Offer, ...]:
+def _offers(R0: float) -> tuple[tuple[str, Any, Predict], ...]:
     """In the order in which ties are broken."""
     return (
         ("noisy gradient descent", NoisyGradientDescent(), _descent),
@@ -92,6 +89,20 @@ def _offers(R0: float) -> tuple[Offer, ...]:
         ("output perturbation", OutputPerturbation(radius=R0), _output),
         ("noisy SGD", NoisySGD(), _stochastic),
     )
+
+
+def _candidate(
+    problem: Problem, budget: Budget, most_passes: float, R0: float, name: str, method: Any, predict: Predict
+) -> Candidate:
+    try:
+        plan = method.plan(problem, budget)
+        prediction = predict(problem, replace(budget, epsilon=min(budget.epsilon, MOST_EPSILON)), plan, R0)
+    except ValueError as refusal:
+        return Candidate(name, method, reason=str(refusal))
+    reason = ""
+    if prediction.passes > most_passes:
+        reason = f"it reads the records {prediction.passes:.3g} times, and {most_passes:.3g} are allowed."
+    return Candidate(name, method, plan, *prediction, reason)
 
 
 def _descent(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:

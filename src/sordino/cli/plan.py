@@ -25,7 +25,7 @@ def plan(
 ) -> None:
     """Print the plan that `fit` would follow for these public facts. No record is needed, and none is read."""
     from sordino import wire
-    from sordino.estimators.linear import _method as choose_method
+    from sordino.estimators.linear import method_for
     from sordino.penalties import Ridge
     from sordino.privacy.accountants import guarantee
     from sordino.problem import Problem
@@ -33,7 +33,7 @@ def plan(
     function, domain = _loss(loss, classes, features)
     problem = Problem(records, features + 1, function, penalty=Ridge(l2), domain=domain)
     budget = Budget(epsilon, 1 / records**2 if delta is None else delta, relation)
-    chosen = choose_method(method_named(method), budget)
+    chosen = method_for(method_named(method), problem, budget)
     planned = chosen.plan(problem, budget)
     L, beta, mu = problem.constants
     facts = {

@@ -154,7 +154,7 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
         return q / (1 + q / problem.loss.at_zero) + 0.5 * (sigma / n) ** 2 * spread
 
     # the Jacobian alone costs log(1 + kappa), so kappa must stay well below epsilon
-    least = smoothness / math.expm1(budget.epsilon)
+    least = smoothness / math.expm1(min(budget.epsilon, 50.0))
     grid = [0.0] if n * mu > 2 * least else []
     grid += [float(added) for added in least * np.geomspace(1.05, 1e5, 120)]
     best = min(grid, key=excess)

@@ -53,7 +53,7 @@ def line_delta(epsilon: float, kappa: float, m: NDArray[np.float64], m_out: floa
     m = np.maximum(np.atleast_1d(np.asarray(m, dtype=float)), 1e-12)
     if m_out == 0:
         above = 2 * np.exp(_log_shift(x, m))
-        below = -np.expm1(math.log(2) + x + log_ndtr(-m))
+        below = -np.expm1(np.minimum(math.log(2) + x + log_ndtr(-m), 0.0))
         return np.where(x >= m * m / 2, above, below)
     # the integrand turns on where the loss passes epsilon, over a width of m_out/m, and dies out at u = 40
     turn, width = x / m - m / 2, 12 * m_out / m
