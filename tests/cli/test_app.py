@@ -50,6 +50,7 @@ def test_as_a_program_on_a_terminal(folder: Path, tmp_path: Path) -> None:
     model = tmp_path / "m.sordino"
     fit = program(
         *("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 2, "--out", model),
+        *("--method", "noisy-gradient-descent"),
         FORCE_COLOR="1",  # Rich then takes the pipe for a terminal
         COLUMNS="200",
     )

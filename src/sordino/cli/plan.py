@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sordino.budget import Budget, Relation
-from sordino.cli.console import say, show_table
+from sordino.cli.console import require_folder, say, show_table
 from sordino.cli.options import HUBER_THRESHOLD, L2, Delta, Epsilon, MethodName, Neighbours, method_named
+
+if TYPE_CHECKING:
+    from sordino.problem import Problem
 
 
 def plan(
@@ -22,14 +27,19 @@ def plan(
     classes: Annotated[int, typer.Option(help="With logistic: the number of classes.")] = 2,
     method: MethodName = "auto",
     l2: L2 = 0.0,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the predicted excess risk against epsilon (SVG, PNG or PDF).")
+    ] = None,
 ) -> None:
     """Print the plan that `fit` would follow for these public facts. No record is needed, and none is read."""
     from sordino import wire
     from sordino.estimators.linear import method_for
     from sordino.penalties import Ridge
+    from sordino.planner import candidates
     from sordino.privacy.accountants import guarantee
     from sordino.problem import Problem
 
+    require_folder(plot)
     function, domain = _loss(loss, classes, features)
     problem = Problem(records, features + 1, function, penalty=Ridge(l2), domain=domain)
     budget = Budget(epsilon, 1 / records**2 if delta is None else delta, relation)
@@ -46,12 +56,45 @@ def plan(
         "one record moves the mean gradient by": problem.gradient_sensitivity(relation),
     }
     show_table("Public facts", ("", ""), [(name, _number(value)) for name, value in facts.items()])
+    compared = candidates(problem, budget)
+    show_table(
+        "Methods, by predicted excess risk",
+        ("method", "excess risk", "noise", "passes"),
+        [(one.name, *map(_number, (one.excess, one.noise, one.passes))) for one in compared if one.feasible],
+    )
+    for one in compared:
+        if not one.feasible:
+            say(f"Not {one.name}: {one.reason}")
     show_table(f"Plan of {type(chosen).__name__}", ("", ""), _rows(wire.to_plain(planned)))
     spent = guarantee(planned.event, budget.delta, relation)
     say(
         f"The {spent.accountant} accountant finds epsilon {spent.epsilon:.6g} at delta {budget.delta:.6g} under "
         f"{relation.value}; {epsilon:g} was asked for."
     )
+    if plot is not None:
+        _draw(problem, budget, plot)
+        say(f"Plot:  {plot}")
+
+
+def _draw(problem: Problem, budget: Budget, path: Path) -> None:
+    """Every feasible method's predicted excess risk, for budgets around the one asked for."""
+    from matplotlib.figure import Figure
+
+    from sordino.planner import candidates
+
+    grid = [budget.epsilon * factor for factor in (0.1, 0.2, 0.5, 1, 2, 5, 10)]
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for epsilon in grid:
+        for one in candidates(problem, replace(budget, epsilon=epsilon)):
+            if one.feasible:
+                lines.setdefault(one.name, []).append((epsilon, one.excess))
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.add_subplot(xscale="log", yscale="log", xlabel="epsilon", ylabel="predicted excess risk")
+    for name, points in lines.items():
+        axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+    axes.axvline(budget.epsilon, color="grey", linewidth=0.8, linestyle=":")
+    axes.legend(frameon=False)
+    figure.savefig(path)
 
 
 def _loss(name: str, classes: int, features: int) -> tuple[Any, Any]:
