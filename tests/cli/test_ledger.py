@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 
+METHOD = ("--method", "noisy-gradient-descent")
+
+
 def fit(sordino: Any, folder: Path, out: Path, ledger: Path, epsilon: float) -> Any:
-    options = ("--epsilon", epsilon, "--delta", 1e-6, "--ledger", ledger, "--dataset", "people")
+    options = ("--epsilon", epsilon, "--delta", 1e-6, "--ledger", ledger, "--dataset", "people", *METHOD)
     return sordino("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--out", out, *options)
 
 
