@@ -15,9 +15,13 @@ _HOMES = {
     "OutputPerturbation": "sordino.methods",
     "NoisyGradientDescent": "sordino.methods",
     "NoisySGD": "sordino.methods",
+    "ProximalSmoothing": "sordino.methods",
     "PrivateLogisticRegression": "sordino.estimators",
+    "PrivateLinearSVC": "sordino.estimators",
     "PrivateHuberRegressor": "sordino.estimators",
     "PrivateLinearRegression": "sordino.estimators",
+    "PrivateQuantileRegressor": "sordino.estimators",
+    "PrivateLinearSVR": "sordino.estimators",
     "PrivateSearch": "sordino.estimators",
     "Certificate": "sordino.certificate",
     "verify": "sordino.certificate",
@@ -30,10 +34,13 @@ if TYPE_CHECKING:
     from sordino.estimators import (
         PrivateHuberRegressor,
         PrivateLinearRegression,
+        PrivateLinearSVC,
+        PrivateLinearSVR,
         PrivateLogisticRegression,
+        PrivateQuantileRegressor,
         PrivateSearch,
     )
-    from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation
+    from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation, ProximalSmoothing
     from sordino.problem import Problem
     from sordino.train import PrivacyWarning
 
@@ -46,9 +53,13 @@ __all__ = [
     "PrivacyWarning",
     "PrivateHuberRegressor",
     "PrivateLinearRegression",
+    "PrivateLinearSVC",
+    "PrivateLinearSVR",
     "PrivateLogisticRegression",
+    "PrivateQuantileRegressor",
     "PrivateSearch",
     "Problem",
+    "ProximalSmoothing",
     "Relation",
     "verify",
 ]

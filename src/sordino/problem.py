@@ -97,7 +97,7 @@ class Problem:
         """Raise a sentence that names the first assumption of `method` this problem does not meet."""
         remedies = {
             "convex": "use a convex penalty such as Ridge, or a method for non-convex problems",
-            "smooth": "use a smooth loss (Logistic, Huber, HuberisedHinge, Softmax, Squared)",
+            "smooth": "use a smooth loss (Logistic, Huber, Squared ..), or ProximalSmoothing, which smooths a kink",
         }
         for assumption in assumptions:
             if not getattr(self, assumption):

@@ -17,14 +17,24 @@ from sordino import (
     PrivacyWarning,
     PrivateHuberRegressor,
     PrivateLinearRegression,
+    PrivateLinearSVC,
+    PrivateLinearSVR,
     PrivateLogisticRegression,
+    PrivateQuantileRegressor,
     verify,
 )
 from sordino.estimators import releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
 
-ESTIMATORS = (PrivateLogisticRegression, PrivateHuberRegressor, PrivateLinearRegression)
+ESTIMATORS = (
+    PrivateLogisticRegression,
+    PrivateLinearSVC,
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateQuantileRegressor,
+    PrivateLinearSVR,
+)
 
 
 # scikit-learn's checks ask for accuracy on a few dozen rows, so they are run where the noise is negligible
@@ -33,6 +43,9 @@ ESTIMATORS = (PrivateLogisticRegression, PrivateHuberRegressor, PrivateLinearReg
         PrivateLogisticRegression(epsilon=1e5, row_norm=10.0),
         PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0),
         PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, weight_norm=1.5),
+        PrivateLinearSVC(epsilon=1e5, row_norm=10.0),
+        PrivateQuantileRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0),
+        PrivateLinearSVR(epsilon=1e5, row_norm=4.0, target_bound=2.0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):

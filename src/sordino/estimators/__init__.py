@@ -1,7 +1,20 @@
 """Private models in scikit-learn's form."""
 
-from sordino.estimators.classifiers import PrivateLogisticRegression
-from sordino.estimators.regressors import PrivateHuberRegressor, PrivateLinearRegression
+from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from sordino.estimators.regressors import (
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateLinearSVR,
+    PrivateQuantileRegressor,
+)
 from sordino.estimators.search import PrivateSearch
 
-__all__ = ["PrivateHuberRegressor", "PrivateLinearRegression", "PrivateLogisticRegression", "PrivateSearch"]
+__all__ = [
+    "PrivateHuberRegressor",
+    "PrivateLinearRegression",
+    "PrivateLinearSVC",
+    "PrivateLinearSVR",
+    "PrivateLogisticRegression",
+    "PrivateQuantileRegressor",
+    "PrivateSearch",
+]

@@ -15,34 +15,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sordino.estimators.linear import Settings, fit_linear
-from sordino.losses import Logistic, Softmax
+from sordino.losses import Hinge, Logistic, Loss, Softmax
 from sordino.train import PrivacyWarning
 
 
-class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Logistic regression whose weights are (epsilon, delta)-differentially private.
-
-    Two classes are trained with the logistic loss, more with the softmax loss.
-
-    Parameters
-    ----------
-    epsilon, delta : the guarantee; `delta=None` means 1/n^2, `delta=0` a pure guarantee.
-    row_norm : a bound on each record's Euclidean norm that does not come from the data. Required. Rows above it are
-        scaled down.
-    classes : the labels, which must not be read from the records either. `None` reads them, with a warning.
-    method : "auto", or a method of `sordino.methods` with settings of your own.
-    relation : "replace_one" or "add_remove". The latter needs `records`.
-    records : a public stand-in for the number of records, for "add_remove" only.
-    fit_intercept : whether to learn a constant term.
-    l2 : strength of the ridge penalty (l2/2)|w|^2 on the weights of rows scaled to norm one.
-    random_state : `None`, or a seed for tests, which marks the certificate as not private.
-
-    Attributes
-    ----------
-    coef_, intercept_, classes_ : the released model, for raw rows.
-    certificate_ : what was guaranteed, and why.
-    chosen_ : which setting of a `RepeatedSelection` the model comes from, else `None`.
-    """
+class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit and predict; a subclass says which loss."""
 
     def __init__(
         self,
@@ -75,11 +53,11 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         labels = column_or_1d(y, warn=True)
         classes, known = _classes(self.classes, labels)
         codes = _encode(labels, classes)
-        binary = len(classes) == 2
+        loss, binary = self._loss(len(classes)), len(classes) == 2
         self.coef_, self.intercept_, trained = fit_linear(
             X,
             np.where(codes == 1, 1.0, -1.0) if binary else codes.astype(np.float64),
-            Logistic() if binary else Softmax(len(classes)),
+            loss,
             _settings(self),
             assumed=(known,),
         )
@@ -93,6 +71,46 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         scores: NDArray[np.float64] = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return scores.ravel() if len(self.classes_) == 2 else scores
 
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        scores = self.decision_function(X)
+        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[chosen]
+        return labels
+
+    def _loss(self, classes: int) -> Loss:
+        raise AssertionError("a subclass names its loss")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class PrivateLogisticRegression(_PrivateClassifier):
+    """Logistic regression whose weights are (epsilon, delta)-differentially private.
+
+    Two classes are trained with the logistic loss, more with the softmax loss.
+
+    Parameters
+    ----------
+    epsilon, delta : the guarantee; `delta=None` means 1/n^2, `delta=0` a pure guarantee.
+    row_norm : a bound on each record's Euclidean norm that does not come from the data. Required. Rows above it are
+        scaled down.
+    classes : the labels, which must not be read from the records either. `None` reads them, with a warning.
+    method : "auto", or a method of `sordino.methods` with settings of your own.
+    relation : "replace_one" or "add_remove". The latter needs `records`.
+    records : a public stand-in for the number of records, for "add_remove" only.
+    fit_intercept : whether to learn a constant term.
+    l2 : strength of the ridge penalty (l2/2)|w|^2 on the weights of rows scaled to norm one.
+    random_state : `None`, or a seed for tests, which marks the certificate as not private.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_ : the released model, for raw rows.
+    certificate_ : what was guaranteed, and why.
+    chosen_ : which setting of a `RepeatedSelection` the model comes from, else `None`.
+    """
+
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         scores = self.decision_function(X)
         if scores.ndim == 1:
@@ -100,15 +118,28 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore
         probabilities: NDArray[np.float64] = softmax(scores, axis=1)
         return probabilities
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        scores = self.decision_function(X)
-        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[chosen]
-        return labels
+    def _loss(self, classes: int) -> Loss:
+        return Logistic() if classes == 2 else Softmax(classes)
+
+
+class PrivateLinearSVC(_PrivateClassifier):
+    """A linear support vector machine, for two classes, whose weights are (epsilon, delta)-differentially private.
+
+    The hinge loss has a kink: "auto" trains on its Moreau envelope (see `ProximalSmoothing`). The parameters and the
+    attributes are those of `PrivateLogisticRegression`.
+    """
+
+    def _loss(self, classes: int) -> Loss:
+        if classes > 2:
+            raise ValueError(
+                f"Only binary classification is supported: there are {classes} classes. Train one classifier per class "
+                "against the rest, each with its share of epsilon and delta, or use PrivateLogisticRegression."
+            )
+        return Hinge()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
         return tags
 
 

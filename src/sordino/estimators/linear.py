@@ -14,6 +14,9 @@ from sordino.budget import Budget, Relation
 from sordino.domains import Domain, Everywhere
 from sordino.estimators.releases import count_release
 from sordino.losses import Loss
+from sordino.losses.kinked import Kinked
+from sordino.methods import OutputPerturbation, ProximalSmoothing
+from sordino.methods.schedule import expected_radius
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
@@ -107,10 +110,17 @@ def method_for(method: Any, problem: Problem, budget: Budget) -> Any:
                 f"method is {method!r}: it must be 'auto' or a method such as NoisyGradientDescent() or "
                 "OutputPerturbation()."
             )
-        return choose(problem, budget)
+        return smoothing_for(problem, budget) if isinstance(problem.loss, Kinked) else choose(problem, budget)
     if not (hasattr(method, "plan") and hasattr(method, "run")):
         raise TypeError(f"method is a {type(method).__name__}: it must be 'auto' or a method with plan and run.")
     return method
+
+
+def smoothing_for(problem: Problem, budget: Budget) -> ProximalSmoothing:
+    """For a loss with a kink: descent on its envelope, with the noise at the end where delta is 0."""
+    if budget.pure:
+        return ProximalSmoothing(OutputPerturbation(radius=expected_radius(problem)))
+    return ProximalSmoothing()
 
 
 def _randomness(random_state: int | None) -> Randomness:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sordino.domains import Ball, Domain
 from sordino.estimators.linear import Settings, fit_linear
-from sordino.losses import Huber, Loss, Squared
+from sordino.losses import EpsilonInsensitive, Huber, Loss, Pinball, Squared
 
 
 class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -147,3 +147,83 @@ class PrivateLinearRegression(_PrivateRegressor):
 
     def _domain(self, features: int) -> Domain | None:
         return Ball(math.sqrt(features) if self.weight_norm is None else self.weight_norm)
+
+
+class PrivateQuantileRegressor(_PrivateRegressor):
+    """Linear regression of a quantile whose weights are (epsilon, delta)-differentially private.
+
+    `quantile` is the fraction of targets that should lie below the prediction. `target_bound` is a bound on |y| that
+    does not come from the data: optional, it scales the problem and helps the plan. The pinball loss has a kink: "auto"
+    trains on its Moreau envelope (see `ProximalSmoothing`). The other parameters and the attributes are those of
+    `PrivateLogisticRegression`.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        row_norm: float | None = None,
+        target_bound: float | None = None,
+        quantile: float = 0.5,
+        method: Any = "auto",
+        relation: str = "replace_one",
+        records: int | None = None,
+        fit_intercept: bool = True,
+        l2: float = 0.0,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.target_bound = target_bound
+        self.quantile = quantile
+        self.method = method
+        self.relation = relation
+        self.records = records
+        self.fit_intercept = fit_intercept
+        self.l2 = l2
+        self.random_state = random_state
+
+    def _loss(self, unit: float) -> Loss:
+        return Pinball(self.quantile, math.inf if self.target_bound is None else 1.0)
+
+
+class PrivateLinearSVR(_PrivateRegressor):
+    """Linear support vector regression whose weights are (epsilon, delta)-differentially private.
+
+    `tolerance` is how far a prediction may be off without costing anything, in units of y. `target_bound` is a bound on
+    |y| that does not come from the data: optional, it scales the problem and helps the plan. The loss has kinks: "auto"
+    trains on its Moreau envelope (see `ProximalSmoothing`). The other parameters and the attributes are those of
+    `PrivateLogisticRegression`.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        row_norm: float | None = None,
+        target_bound: float | None = None,
+        tolerance: float = 0.1,
+        method: Any = "auto",
+        relation: str = "replace_one",
+        records: int | None = None,
+        fit_intercept: bool = True,
+        l2: float = 0.0,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.row_norm = row_norm
+        self.target_bound = target_bound
+        self.tolerance = tolerance
+        self.method = method
+        self.relation = relation
+        self.records = records
+        self.fit_intercept = fit_intercept
+        self.l2 = l2
+        self.random_state = random_state
+
+    def _loss(self, unit: float) -> Loss:
+        return EpsilonInsensitive(self.tolerance / unit, math.inf if self.target_bound is None else 1.0)
