@@ -17,6 +17,7 @@ from sordino.losses import Absolute
 from sordino.methods import (
     METHODS,
     AdaptiveGradientDescent,
+    ApproximateMinimaPerturbation,
     BassilySmithThakurta,
     NoisyGradientDescent,
     NoisySGD,
@@ -57,6 +58,7 @@ CASES = {
     "descent, paper": (NoisyGradientDescent(20, 0.5, calibration="paper"), {}, {"delta": 1e-3}, False),
     "objective perturbation": (ObjectivePerturbation(), {"mu": 10.0}, {}, False),
     "objective perturbation, paper": (ObjectivePerturbation(calibration="paper"), {"mu": 10.0}, {}, False),
+    "approximate minima": (ApproximateMinimaPerturbation(), {"mu": 10.0}, {}, False),
     # batches of everybody, the only ones that runs side by side can share; the others are in test_noisy_sgd.py
     "sgd, full batches, last iterate": (NoisySGD(20, 10, 0.5, release="last"), {}, {}, True),
     "sgd, full batches, average": (NoisySGD(20, 10, 0.5), {}, {}, False),
@@ -97,7 +99,7 @@ CASES = {
 
 
 # runs that take different numbers of steps are made one after the other
-RUNS_OF = {AdaptiveGradientDescent: 1_000, ObjectivePerturbation: 2_000}
+RUNS_OF = {AdaptiveGradientDescent: 1_000, ObjectivePerturbation: 2_000, ApproximateMinimaPerturbation: 2_000}
 
 
 def measured(method, plan, problem, budget, seed=2026):

@@ -117,7 +117,7 @@ def test_what_the_printed_noise_truly_gives(n, d, e, poisson, fixed_size):
 
 @pytest.mark.parametrize(("e", "least"), [(0.1, 2.05), (0.5, 2.31), (1.0, 2.44), (2.0, 2.59)])
 def test_the_unnamed_constant_of_single_record_steps(e, least):
-    """Yu et al. 2020, Theorem 2: T = n^2 epsilon^2 steps on one record each, sigma >= c_2 sqrt(T log(1/delta))/(n epsilon).
+    """Yu et al. 2020, Theorem 2: n^2 epsilon^2 steps on one record each, sigma >= c_2 sqrt(T log(1/delta))/(n epsilon).
 
     The paper leaves c_2 unnamed, and its Lemma 1 does not cover this T. It must be so large at delta = 1e-5.
     """

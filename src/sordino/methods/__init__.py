@@ -3,6 +3,7 @@
 from sordino.methods.baselines import (
     AdaptiveGradientDescent,
     AdaptiveGradientDescentPlan,
+    ApproximateMinimaPerturbation,
     BassilySmithThakurta,
     PermutationSGD,
     PermutationSGDPlan,
@@ -23,6 +24,7 @@ METHODS: dict[str, type] = {
         NoisySGD,
         ProximalSmoothing,
         BassilySmithThakurta,
+        ApproximateMinimaPerturbation,
         PermutationSGD,
         AdaptiveGradientDescent,
         RepeatedSelection,
@@ -33,6 +35,7 @@ __all__ = [
     "METHODS",
     "AdaptiveGradientDescent",
     "AdaptiveGradientDescentPlan",
+    "ApproximateMinimaPerturbation",
     "BassilySmithThakurta",
     "NoisyGradientDescent",
     "NoisyGradientDescentPlan",

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.budget import Budget
+from sordino.budget import Budget, Relation
 from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
 from sordino.methods.schedule import added_convexity, expected_radius
 from sordino.methods.solvers import newton, svrg
@@ -69,7 +69,7 @@ class ObjectivePerturbation:
     calibration: Calibration = "tight"
 
     def plan(self, problem: Problem, budget: Budget) -> ObjectivePerturbationPlan:
-        self._require(problem, budget)
+        self.require(problem, budget)
         L, _, mu = problem.constants
         n = problem.records
         added = self.added
@@ -134,7 +134,8 @@ class ObjectivePerturbation:
             )
         return plan.output_noise.perturb(theta, randomness)
 
-    def _require(self, problem: Problem, budget: Budget) -> None:
+    def require(self, problem: Problem, budget: Budget) -> None:
+        """Raise a sentence that names the first assumption these public facts do not meet."""
         problem.require("objective perturbation", "convex", "smooth")
         require_delta("objective perturbation", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
         require_paper_setting(self.calibration, budget, "Bassily et al. 2019")
@@ -147,6 +148,10 @@ class ObjectivePerturbation:
             raise ValueError("objective perturbation needs a Ridge penalty, the one its theorem is about.")
         if self.solver not in ("newton", "svrg"):
             raise ValueError(f"solver is {self.solver!r}: it must be 'newton' or 'svrg'.")
+        if self.solver == "svrg" and budget.relation is Relation.ADD_REMOVE:
+            raise ValueError(
+                "solver 'svrg' draws batches by record number, and under add_remove it is private: use 'newton'."
+            )
 
     def _tau(self, problem: Problem) -> float:
         """The certified gradient norm of the sum."""
