@@ -1,0 +1,95 @@
+"""Table 4 and Figure 2 as Markdown and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+WAYS = ("DP-GD, plan", "DP-SGD, plan", "DP-GD, grid", "DP-SGD, grid")
+
+NOTES = """
+Accuracy in per cent, means over the runs, standard errors in brackets. *Plan* is private end to end; *grid* chooses
+among the paper's settings on held-out training records, which is not (see the script). The printed columns are the
+paper's, best of its grid; its RCV1 has 50,000 records where ours has 12,337 (four times the noise), and its Adult and
+MNIST are those of Iyengar et al. 2019, up to preprocessing.
+
+What decides these numbers, all of it public:
+
+- **Clipping.** A record that is classified correctly has a slope of at most one half, so clipping at half the Lipschitz
+  constant halves the noise and leaves the direction of the first steps untouched. The plan clips there when noise rules
+  (Adult, RCV1) and less when it does not.
+- **Length.** The plan stops the descent where the noise it adds outweighs what it still gains. On RCV1 at epsilon 0.1
+  that is after a few short steps: the first gradient's direction is all that 47,236 noisy coordinates let one learn. One
+  Gaussian release of that gradient gives 68.7 % on rows as they are, and no length or step does better.
+- **Rows.** Noise is the same for all rows of norm one, so what counts is how much they overlap. Square roots of the
+  term weights (Hellinger distances between documents) and upright digits are changes to each row alone: they cost no
+  privacy, and are worth more than any tuning.
+- **MNIST as it is** ends at about 89 %: without noise a descent of the planned length reaches 90 %, and the noise takes
+  the rest. Longer descents, smaller clips, averaging, centred or blurred pixels all ended between 88.5 and 89.6 %.
+- **Batches.** Poisson batches of a few per cent need the noise of all records, to three digits, at these T: DP-SGD's plan
+  reads the records 2 to 70 times where DP-GD reads them 25 to 1,800 times, for the same accuracy.
+"""
+
+
+def write(found: dict[str, Any], folder: Path | None, printed: dict[str, Any], goals: dict[Any, float]) -> None:
+    """The table on the screen and, where a folder is given, beside the results."""
+    text = table(found, printed, goals)
+    print(text)
+    if folder is not None:
+        title = "# Table 4 of Yu, Zhang, Chen, Yin & Liu 2020\n\n"
+        picture = "\n![Accuracy against epsilon](table4_002.svg)\n\nFigure 2: DP-SGD as planned, against epsilon.\n"
+        (folder / "table4_002.md").write_text(title + text + NOTES + picture)
+        draw(found, folder / "table4_002.svg")
+
+
+def table(found: dict[str, Any], printed: dict[str, Any], goals: dict[Any, float]) -> str:
+    heads = ("data", "epsilon", "not private", *WAYS, "printed: not private", "DP-SGD", "DP-GD", "goal")
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    for name, one in found.items():
+        if not isinstance(one, dict):
+            continue
+        family = name.split(",")[0]
+        for key, ways in one.items():
+            if not key.startswith("epsilon"):
+                continue
+            epsilon = float(key.split()[1])
+            cells = [name, f"{epsilon:g}", f"{one['not private']:.1f}", *(_cell(ways.get(way)) for way in WAYS)]
+            # the paper prints one budget per data set
+            prints = printed[family] if key == _printed_budget(family) else None
+            cells += [f"{prints[i]:.1f}" if prints else "" for i in (0, 3, 4)]
+            goal = goals.get((family, epsilon))
+            cells.append(f">= {goal:.1f}" if goal else "")
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _printed_budget(family: str) -> str:
+    return "epsilon 1" if family == "MNIST" else "epsilon 0.1"
+
+
+def _cell(way: dict[str, Any] | None) -> str:
+    if way is None:
+        return ""
+    error = way["standard error"]
+    return f"{way['mean']:.1f}" + (f" ({error:.1f})" if error is not None else "")
+
+
+def draw(found: dict[str, Any], path: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "sordino"
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 3.6))
+    for name, one in found.items():
+        if not isinstance(one, dict):
+            continue
+        epsilons = [float(epsilon) for epsilon in one["curve"]]
+        (line,) = axes.plot(epsilons, [point["mean"] for point in one["curve"].values()], "o-", ms=3, lw=1, label=name)
+        axes.axhline(one["not private"], color=line.get_color(), lw=0.5, ls=":")
+    axes.set(xscale="log", xlabel="epsilon (delta = 1/n²)", ylabel="accuracy, %")
+    axes.legend(fontsize=7, frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
