@@ -62,11 +62,13 @@ def test_support_vectors_classify(binary):
     assert all(finding.holds for finding in verify(model.certificate_))
 
 
-@pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("q", [0.1, 0.8])
 def test_quantiles_are_where_they_should_be(numeric, q):
     X, y = numeric
+    below = [(y < quantiles(quantile=q, random_state=seed).fit(X, y).predict(X)).mean() for seed in range(2)]
+    # without the shift by (tau - 1/2)/s a tenth becomes an eighth
+    assert np.mean(below) == pytest.approx(q, abs=0.02)
     model = quantiles(quantile=q, random_state=None).fit(X, y)
-    assert (y < model.predict(X)).mean() == pytest.approx(q, abs=0.05)
     assert model.certificate_.problem.loss == Pinball(q, 1.0)
     assert all(finding.holds for finding in verify(model.certificate_))
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sordino.domains import Ball, Domain
 from sordino.estimators.linear import Settings, fit_linear
 from sordino.losses import EpsilonInsensitive, Huber, Loss, Pinball, Squared
+from sordino.train import Trained
 
 
 class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -34,7 +35,7 @@ class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             enforced=(f"targets are clipped to [-{unit:g}, {unit:g}]",) if self.target_bound else (),
             assumed=(f"the target bound {unit:g} does not come from the records",) if self.target_bound else (),
         )
-        self.coef_, self.intercept_ = unit * coefficients.ravel(), unit * float(intercepts[0])
+        self.coef_, self.intercept_ = unit * coefficients.ravel(), unit * (float(intercepts[0]) + self._shift(trained))
         self.certificate_, self.chosen_ = trained.certificate, trained.chosen
         return self
 
@@ -56,6 +57,10 @@ class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _domain(self, features: int) -> Domain | None:
         return None
+
+    def _shift(self, trained: Trained) -> float:
+        """What the intercept is corrected by, on public grounds, in units of the bound."""
+        return 0.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -154,8 +159,8 @@ class PrivateQuantileRegressor(_PrivateRegressor):
 
     `quantile` is the fraction of targets that should lie below the prediction. `target_bound` is a bound on |y| that
     does not come from the data: optional, it scales the problem and helps the plan. The pinball loss has a kink: "auto"
-    trains on its Moreau envelope (see `ProximalSmoothing`). The other parameters and the attributes are those of
-    `PrivateLogisticRegression`.
+    trains on its Moreau envelope (see `ProximalSmoothing`), and the intercept makes up for what smoothing shifts. The
+    other parameters and the attributes are those of `PrivateLogisticRegression`.
     """
 
     def __init__(
@@ -187,6 +192,12 @@ class PrivateQuantileRegressor(_PrivateRegressor):
 
     def _loss(self, unit: float) -> Loss:
         return Pinball(self.quantile, math.inf if self.target_bound is None else 1.0)
+
+    def _shift(self, trained: Trained) -> float:
+        # the envelope's slope climbs from -tau to 1 - tau as a - y climbs from -tau/s to (1 - tau)/s; the kink it stands
+        # for is in their middle, at (1/2 - tau)/s, and so the quantile is at a + (tau - 1/2)/s
+        sharpness = trained.certificate.plan.get("sharpness", math.inf)
+        return (self.quantile - 0.5) / sharpness if self.fit_intercept else 0.0
 
 
 class PrivateLinearSVR(_PrivateRegressor):
