@@ -78,6 +78,9 @@ def test_amplification_needs_what_the_theorem_needs():
     # neither does a non-convex objective
     bumpy = Problem(1000, 5, Logistic(), penalty=BoundedPenalty(0.1))
     assert plan_of(bumpy, steps=100, step_size=0.5).amplification == rooted
+    # under add/remove the true number of records, and so the steepness of their sum, is private
+    private = Budget(1.0, 1e-5, Relation.ADD_REMOVE)
+    assert plan_of(ADULT, private, steps=100, step_size=1.0).amplification == rooted
     # clipping keeps a one-score loss a convex smooth loss, but not a softmax loss
     assert plan_of(ADULT, steps=100, step_size=1.0, clip=0.1).amplification < rooted
     many = Problem(1000, 5, Softmax(3), penalty=Ridge(0.1))

@@ -6,9 +6,12 @@ r"""Full-batch noisy gradient descent, DP-GD (Zhou et al. 2020, Algorithm 1; Yu 
 One record moves the sum by Delta = 2C (replace-one) or C (add/remove). With multiplier m = n sigma / Delta the cost is
 A_T/m in Gaussian differential privacy, where A_T depends on what is released:
 
-    average, trajectory, or a non-convex objective:    A_T = sqrt(T)
-    last or random iterate of a convex, smooth one:    the least of sqrt(T) and the last-iterate factors of
+    last or random iterate, convex, replace-one:       the least of sqrt(T) and the last-iterate factors of
                                                        Bok, Su & Altschuler 2024 (see privacy.last_iterate)
+    anything else:                                     A_T = sqrt(T)
+
+The factors need steps that contract. Under add/remove that cannot be promised: the sum over the true records, whose
+number is private, divided by the public one may be steeper than beta.
 
 A random iterate stops at an index drawn without looking at the records and is accounted as the longest run. Clipping
 below the Lipschitz constant keeps the gradient of a convex smooth (Huberised) loss when there is one score per record;
@@ -25,7 +28,7 @@ from typing import Literal
 
 import numpy as np
 
-from sordino.budget import Budget
+from sordino.budget import Budget, Relation
 from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
 from sordino.methods.schedule import Descent, Paid, balanced_descent
 from sordino.oracle.protocol import Oracle
@@ -130,12 +133,15 @@ class NoisyGradientDescent:
             clip = L
         if self.steps and self.step_size:
             return Descent(self.steps, self.step_size, L if clip is None else clip)
-        paid: Paid = "every step" if self.release in ("average", "trajectory") else "last iterate"
+        amplified = self.release in ("last", "random") and budget.relation is Relation.REPLACE_ONE
+        paid: Paid = "last iterate" if amplified else "every step"
         return balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, paid)
 
     def _amplification(self, problem: Problem, budget: Budget, T: int, eta: float, C: float) -> float:
         L, beta, mu = problem.constants
-        contracts = problem.convex and eta <= 2 / beta and (C >= L or problem.loss.outputs == 1)
+        # under add/remove nobody may know how many records there are, hence how steep their sum is
+        counted = budget.relation is Relation.REPLACE_ONE
+        contracts = counted and problem.convex and eta <= 2 / beta and (C >= L or problem.loss.outputs == 1)
         if self.release in ("average", "trajectory") or not contracts:
             return math.sqrt(T)
         c = max(abs(1 - eta * mu), abs(1 - eta * beta))

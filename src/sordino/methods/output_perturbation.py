@@ -2,10 +2,13 @@ r"""Output-perturbation gradient descent (Zhang, Zheng, Mou & Wang 2017, Algorit
 
     w_{t+1} = w_t - eta * grad F(w_t),   t < T;        release  w_T + z
 
-Privacy.  A step is c-Lipschitz, c = max(|1 - eta mu|, |1 - eta beta|), and one record moves it by at most
-eta Delta_g, with Delta_g = 2L/n (replace-one) or L/n (add/remove). So w_T has l2-sensitivity
+Privacy (replace-one).  A step is c-Lipschitz, c = max(|1 - eta mu|, |1 - eta beta|), and one record moves it by at
+most eta Delta_g, Delta_g = 2L/n. So w_T has l2-sensitivity
 
     Delta = eta Delta_g * sum_{t<T} c^t,      attained by the losses  +-L w + (mu/2) w^2.
+
+Not for add/remove: there n is private and a public count stands in for it, so the objective may be steeper than beta by
+any factor, and its steps need not contract.
 
 delta = 0:  density of z  ~ exp(-epsilon |z| / Delta).      delta > 0:  z ~ N(0, sigma^2 I) by the exact Gaussian law.
 
@@ -59,6 +62,11 @@ class OutputPerturbation:
     def plan(self, problem: Problem, budget: Budget) -> OutputPerturbationPlan:
         problem.require("output perturbation", "convex", "smooth")
         require_paper_setting(self.calibration, budget, "Zhang et al. 2017")
+        if budget.relation is not Relation.REPLACE_ONE:
+            raise ValueError(
+                f"relation is {budget.relation}: output perturbation needs steps that contract, which a private number "
+                "of records cannot promise; use replace_one, or noisy gradient descent."
+            )
         _, beta, mu = problem.constants
         # Theorem 2: eta = 1/(mu + beta);  Theorem 3: eta = 1/beta
         eta = self.step_size or (1 / (mu + beta) if mu > 0 else 1 / beta)
@@ -70,7 +78,7 @@ class OutputPerturbation:
         T = self.steps or _steps(problem, budget, _radius(problem, self.radius), self.calibration)
         if self.calibration == "paper":
             return _paper_plan(problem, budget, T, eta)
-        Delta = sensitivity(problem, budget.relation, T, eta)
+        Delta = sensitivity(problem, T, eta)
         return OutputPerturbationPlan(T, eta, Delta, _noise(Delta, budget, problem.dim))
 
     def run(
@@ -88,13 +96,13 @@ class OutputPerturbation:
         return Release(problem.domain.project(plan.noise.perturb(w, randomness)), plan.event)
 
 
-def sensitivity(problem: Problem, relation: Relation, T: int, eta: float) -> float:
+def sensitivity(problem: Problem, T: int, eta: float) -> float:
     """Delta = eta Delta_g (1 + c + .. + c^{T-1}), and never more than the domain's diameter."""
     _, beta, mu = problem.constants
     c = max(abs(1 - eta * mu), abs(1 - eta * beta))
     # (1 - c^T)/(1 - c) without cancellation
     powers = T if c >= 1 else -math.expm1(T * math.log(c)) / (1 - c) if c > 0 else 1.0
-    return min(eta * problem.gradient_sensitivity(relation) * powers, 2 * problem.domain.radius)
+    return min(eta * problem.gradient_sensitivity(Relation.REPLACE_ONE) * powers, 2 * problem.domain.radius)
 
 
 def _noise(Delta: float, budget: Budget, dim: int) -> GaussianNoise | L2LaplaceNoise:
@@ -110,7 +118,7 @@ def _paper_plan(problem: Problem, budget: Budget, T: int, eta: float) -> OutputP
     n, d, epsilon = problem.records, problem.dim, budget.epsilon
     # Theorem 2 asks for the Lipschitz constant of the penalised loss on the ball of radius 2D
     printed = 5 * (L + 2 * mu * problem.radius) * (1 + beta / mu) / (n * beta) if mu > 0 else 3 * L * T * eta / n
-    true = sensitivity(problem, budget.relation, T, eta)
+    true = sensitivity(problem, T, eta)
     if budget.pure:
         return OutputPerturbationPlan(T, eta, true, L2LaplaceNoise(true, epsilon * true / printed, d))
     std = math.sqrt(2 * math.log(2 / budget.delta)) * printed / epsilon
@@ -144,5 +152,5 @@ def _steps(problem: Problem, budget: Budget, D: float, calibration: Calibration)
         # minimise  beta D^2/(2T) + v beta/2 (2LT/(beta n))^2,  v = per-coordinate variance of unit-sensitivity noise;
         # the trace of the Hessian, at most beta for these losses, stands where the theorem has d beta
         variance = (d + 1) / epsilon**2 if budget.pure else 1 / gdp_mu(epsilon, delta) ** 2
-        cube = (beta * D * n / L) ** 2 / (2 * budget.relation.distance**2 * variance)
+        cube = (beta * D * n / L) ** 2 / (8 * variance)
     return max(1, math.ceil(math.cbrt(cube)))
