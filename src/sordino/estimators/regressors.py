@@ -194,8 +194,8 @@ class PrivateQuantileRegressor(_PrivateRegressor):
         return Pinball(self.quantile, math.inf if self.target_bound is None else 1.0)
 
     def _shift(self, trained: Trained) -> float:
-        # the envelope's slope climbs from -tau to 1 - tau as a - y climbs from -tau/s to (1 - tau)/s; the kink it stands
-        # for is in their middle, at (1/2 - tau)/s, and so the quantile is at a + (tau - 1/2)/s
+        # the envelope's slope climbs from -tau to 1 - tau as a - y climbs from -tau/s to (1 - tau)/s; the kink that it
+        # stands for is in their middle, at (1/2 - tau)/s, and so the quantile is at a + (tau - 1/2)/s
         sharpness = trained.certificate.plan.get("sharpness", math.inf)
         return (self.quantile - 0.5) / sharpness if self.fit_intercept else 0.0
 

@@ -27,6 +27,10 @@ class Kinked(Scalar, ABC):
     def slopes(self) -> tuple[float, ...]:
         return (-1.0, 0.0, 1.0)
 
+    @property
+    @abstractmethod
+    def at_zero(self) -> float: ...
+
     @abstractmethod
     def value(self, score: Array, y: Array) -> Array: ...
 

@@ -13,9 +13,9 @@ Utility: with M the radius of the domain (or a guess of |w*|), smoothing costs a
 
 The correct L halves what noisy SGD costs there; `calibration="tight"` doubles beta, which halves what smoothing costs
 as well and is still within what Theorem 3.2 allows. Where delta = 0, the size of the l2-Laplace noise, d, stands for
-sqrt(d log(1/delta)). The last iterate of full-batch descent pays for the length eta T of its path, not for the number
-of its steps, so there beta balances L^2/(4 beta) (half of the records near the kink) against the predicted excess of as
-many steps as a sharp loss needs (see `methods.schedule`).
+sqrt(d log(1/delta)). The noise at the end of full-batch descent depends on the length eta T of its path, not on the
+number of its steps, so there beta balances L^2/(8 beta) (a quarter of the records being near the kink) against the
+predicted excess of as many steps as a sharp loss needs (see `methods.schedule`).
 
 As the prox has a closed form there is no inner loop: a step costs what a step of logistic regression costs.
 """
@@ -126,18 +126,31 @@ def _smoothed(problem: Problem, sharpness: float) -> Problem:
     return replace(problem, loss=MoreauSmoothed(problem.loss, sharpness))  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class _Anchored(MoreauSmoothed):
+    """What standing still costs is the loss at zero and not the envelope, which a blunt one has next to nothing of."""
+
+    @property
+    def at_zero(self) -> float:
+        return self.base.at_zero
+
+
+def _anchored(problem: Problem, sharpness: float) -> Problem:
+    return replace(problem, loss=_Anchored(problem.loss, sharpness))  # type: ignore[arg-type]
+
+
 def _balanced(problem: Problem, budget: Budget, printed: float, R0: float) -> float:
     """The least sharpness whose predicted excess, smoothing included, is within a tenth of the best."""
-    first = balanced_descent(_smoothed(problem, printed), budget, radius=R0)
+    first = balanced_descent(_anchored(problem, printed), budget, radius=R0)
     tau = first.steps * first.step_size
     mu_G = gdp_mu(budget.epsilon, budget.delta)
 
     def excess(sharpness: float) -> float:
-        smoothed = _smoothed(problem, sharpness)
+        smoothed = _anchored(problem, sharpness)
         L, beta, _ = smoothed.constants
         T = min(max(math.ceil(tau * beta / STRIDE), FEWEST_STEPS), MOST_STEPS)
         descent = predicted_excess(smoothed, budget.relation, mu_G, T, min(tau / T, 1.9 / beta), R0)
-        return descent + L**2 / (4 * sharpness * problem.row_norm**2)
+        return descent + L**2 / (8 * sharpness * problem.row_norm**2)
 
     found = [(printed * times, excess(printed * times)) for times in SHARPER]
     best = min(total for _, total in found)
