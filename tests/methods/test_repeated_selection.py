@@ -83,6 +83,10 @@ def test_runs_are_planned_for_the_training_part(plan):
     assert plan.held_out == FixedSize(N // 10)
     assert plan.held_out_records == N // 10
     assert plan.plans[1] == GOOD.method.plan(kept, plan.run_budget)
+    # a mean over fewer records moves further: noise on the output must know how many there are
+    whole = OutputPerturbation(20, 1.0)
+    (output,) = RepeatedSelection((Setting(whole),)).plan(problem(), BUDGET).plans
+    assert output.sensitivity == whole.plan(kept, BUDGET).sensitivity > whole.plan(problem(), BUDGET).sensitivity
     # a held-out loss lies in [0, C]: replacing a record moves the sum by C
     assert plan.score_clip == plan.noise.sensitivity == pytest.approx(2 * math.log(2))
 
