@@ -14,6 +14,7 @@ from sordino.certificate import Certificate, verify
 from sordino.losses import Logistic
 from sordino.methods import OutputPerturbation
 from sordino.oracle.rows import Rows
+from sordino.privacy.randomness import SYSTEM
 from sordino.problem import Problem
 from sordino.report import Section, Table, Tradeoff, tradeoff_figure, write_report
 
@@ -40,7 +41,7 @@ def certificate():
         enforced=("rows are scaled down",),
         assumed=("the count is public",),
         notes=("A note on <this> run.",),
-        randomness="operating system",
+        randomness=SYSTEM,
         versions={"python": "3.11", "sordino": "0.1.0"},
         created="2025-01-01T00:00:00+00:00",
     )

@@ -138,9 +138,11 @@ def _profile_mu(event: Event, leak: float, relation: Relation) -> float:
         return math.inf
     # between two edges the left side is at most its value at the lower one, the right side at least at the upper one
     edges = [top * (1 - math.cos(math.pi * k / _CELLS)) / 2 for k in range(_CELLS + 1)]
-    mu = 0.0
+    mu, delta = 0.0, 1.0
     for low, high in pairwise(edges):
-        needed = (accountant.delta(event, low, relation) - leak) / (1 - leak)
+        # a profile never rises, so a bound found further left also holds here
+        delta = min(delta, accountant.delta(event, low, relation))
+        needed = (delta - leak) / (1 - leak)
         if needed >= 1 - 1e-9:
             return math.inf
         if needed > 0:
