@@ -9,7 +9,7 @@ READY := $(ENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(ENV)/bin/python -m pytest -n auto --dist worksteal
 
-.PHONY: help demo test slow audit lint bench
+.PHONY: help demo test slow audit lint bench papers
 
 help:
 	@echo "make demo    train, certify and verify a private model of a real survey; writes demo/report.html"
@@ -18,6 +18,7 @@ help:
 	@echo "make audit   thousands of training runs that measure the privacy loss"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   every benchmark's table; DATA=folder names the data sets"
+	@echo "make papers  the papers' experiments, some of them long; DATA=folder names the data sets"
 
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }
@@ -44,6 +45,12 @@ lint: $(READY)
 
 bench: $(READY)
 	@set -e; for script in $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))); do \
+		echo "== $$script"; \
+		$(if $(DATA),SORDINO_DATA="$(abspath $(DATA))") $(ENV)/bin/python $$script; \
+	done
+
+papers: $(READY)
+	@set -e; for script in $(sort $(filter-out benchmarks/papers/_%,$(wildcard benchmarks/papers/*.py))); do \
 		echo "== $$script"; \
 		$(if $(DATA),SORDINO_DATA="$(abspath $(DATA))") $(ENV)/bin/python $$script; \
 	done
