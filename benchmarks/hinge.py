@@ -3,8 +3,8 @@
     python benchmarks/hinge.py --data FOLDER
 
 A private step is a noisy sum of clipped gradients and an update. Steps of the smoothed hinge loss and of the logistic
-loss take turns on the same records, so that a busy machine slows both; the ratio is the median over the rounds. The
-inner loop that a closed form replaces is timed in its cheapest form: on the scores alone, for all records at once.
+loss take turns on the same records, so that a busy machine slows both; figures are medians over the rounds. The inner
+loop that a closed form replaces is timed in its cheapest form: on the scores alone, for all records at once.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def step_times(X: Any, y: np.ndarray) -> dict[str, Any]:
 
     rounds = [{name: seconds(name) for name in oracles} for _ in range(ROUNDS)][1:]
     return {
-        **{f"seconds, {name}": min(one[name] for one in rounds) for name in oracles},
+        **{f"seconds, {name}": statistics.median(one[name] for one in rounds) for name in oracles},
         "hinge / logistic": statistics.median(one["hinge"] / one["logistic"] for one in rounds),
         "rounds": ROUNDS - 1,
         "steps in a round": STEPS,

@@ -140,10 +140,11 @@ def _page(found: dict[str, Any], printed: dict[Any, dict[str, str]]) -> str:
     lines = [
         "# Table 3 of Zhang, Zheng, Mou & Wang 2017",
         "",
-        f"Error F(w) - F(w*) over {found['runs']} runs at delta = {found['delta']:g}: ours is output perturbation, the "
-        "baseline noisy mini-batch SGD after Bassily, Smith & Thakurta 2014. `benchmarks/papers/table3_000.py` says "
-        "what the modes are and how the paper's gaps were filled; its own errors stand beside for their shape, not for "
-        "their size, since its scaling of the data is not known. Seconds are for one run, ours measured in the paper "
+        f"Error F(w) - F(w*) at delta = {found['delta']:g}, means over {found['runs']} runs of ours and "
+        f"{found['baseline runs']} of the baseline: ours is output perturbation, the baseline noisy mini-batch SGD "
+        "after Bassily, Smith & Thakurta 2014. `benchmarks/papers/table3_000.py` says what the modes are and "
+        "how the paper's gaps were filled; its own errors stand beside for their shape, not for their size, since its "
+        "scaling of the data is not known. Seconds are for one run, ours measured in the paper "
         "mode, the baseline's at m = 50 estimated from 300 steps.",
         "",
     ]
