@@ -86,7 +86,8 @@ def predicted_excess(
     C = L if clip is None else clip
     c = max(abs(1 - eta * mu), abs(1 - eta * beta))
     Delta_g = relation.distance * C / problem.records
-    contracts = paid == "last iterate" and problem.convex and c <= 1 and (C >= L or problem.loss.outputs == 1)
+    counted = paid == "last iterate" and relation is Relation.REPLACE_ONE
+    contracts = counted and problem.convex and c <= 1 and (C >= L or problem.loss.outputs == 1)
     A = last_iterate_factor(T, c, 2 * problem.domain.radius / (eta * Delta_g)) if contracts else math.sqrt(T)
     sigma = Delta_g * A / mu_G
     count, share = _spectrum(problem.dim)
