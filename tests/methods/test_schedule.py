@@ -128,7 +128,15 @@ def test_the_expected_radius():
     assert expected_radius(Problem(10, 100, Softmax(10))) == pytest.approx(15.0 * math.sqrt(5))
 
 
-@pytest.mark.parametrize(("problem", "epsilon"), [(SURVEY, 0.1), (SURVEY, 1.0), (TEXTS, 0.1), (DIGITS, 1.0)], ids=str)
+@pytest.mark.parametrize(
+    ("problem", "epsilon"),
+    [
+        pytest.param(SURVEY, 0.1, id="survey"),
+        pytest.param(SURVEY, 1.0, id="survey, more"),
+        pytest.param(TEXTS, 0.1, id="texts"),
+        pytest.param(DIGITS, 1.0, id="digits"),
+    ],
+)
 def test_small_batches_cost_no_more_noise(problem, epsilon):
     budget = asked(problem, epsilon)
     full, sampled = NoisyGradientDescent().plan(problem, budget), NoisySGD(release="last").plan(problem, budget)
