@@ -10,6 +10,22 @@ from typing import Any
 RESULTS = Path(__file__).parent.parent / "results" / "papers"
 PRINTED = Path(__file__).parent / "table3_000_printed.csv"
 
+READING = """
+The laws of Theorems 2 and 3 hold on every data set, and the least noise is worth what its square predicts.
+
+The comparison does not carry over. In print ours is ahead in 40 rows of 40, and so it is here with the printed constants
+as long as the baseline keeps batches of 50 and is stopped after 2,000 steps. Given all of its (n/m)^2 steps, which for
+mu > 0 lead to the same error at any batch size, its shrinking steps average its noise: for the same multiplier the
+variance in a direction of curvature h settles at mu/(2h - mu) times ours. The printed constants give both about the same
+multiplier, and the baseline is ahead in every strongly convex row, 1.8 to 3.3 times; with the least noise, which is
+smaller for one release than for many, ours is ahead in 17 of 20, by 1.6 at most. What stays is the time: ours reads the
+records 19 to 1,034 times in whole, the baseline 130 to 900 times in steps of fifty.
+
+For mu = 0 both are far from the minimum, and how far depends on the guess of |w*|. With the least noise the plan takes
+several times more steps than the printed constants do; where the worst case it prepares for does not occur (WINE, BIKE)
+the noise of those steps costs more than they gain.
+"""
+
 Row = dict[str, Any]
 Verdict = tuple[bool, str]
 
@@ -37,8 +53,18 @@ def checks(found: dict[str, Any]) -> list[Verdict]:
             _log_law,
         ),
         _law("strongly convex, paper: error times epsilon^2 is constant within 15 %", strongly, _square_law),
-        _squares("strongly convex, same rows: least noise divides the error by the squared noise ratio", paper, same),
-        _squares("strongly convex, unit rows: least noise divides the error by the squared noise ratio", paper, unit),
+        _squares(
+            "strongly convex, same rows: least noise divides the error by the squared noise ratio, within 30 %",
+            paper,
+            same,
+            1.3,
+        ),
+        _squares(
+            "strongly convex, unit rows: by at least that much, since they also have less curvature",
+            paper,
+            unit,
+            math.inf,
+        ),
         _better("unit rows, every row: the error is below the paper mode's", unit, paper),
         *(
             _beats(f"{mode}: ours below the baseline with {kind}", rows, name)
@@ -73,16 +99,16 @@ def _square_law(group: list[Row]) -> bool:
     return max(scaled) <= 1.15 * min(scaled)
 
 
-def _squares(sentence: str, before: list[Row], after: list[Row]) -> Verdict:
-    """Measured improvement over the squared ratio of the noise, for mu > 0."""
+def _squares(sentence: str, before: list[Row], after: list[Row], most: float) -> Verdict:
+    """Measured improvement over the squared ratio of the noise, for mu > 0: between 1/1.3 and `most`."""
     ratios = [
         (one["ours"]["error"] / other["ours"]["error"]) / (one["ours"]["noise"] / other["ours"]["noise"]) ** 2
         for one, other in zip(before, after, strict=True)
         if one["mu"] > 0
     ]
     return (
-        all(abs(math.log(ratio)) <= math.log(1.3) for ratio in ratios),
-        f"{sentence}, within 30 % (measured / predicted: {min(ratios):.2f} to {max(ratios):.2f})",
+        all(1 / 1.3 <= ratio <= most for ratio in ratios),
+        f"{sentence} (measured / predicted: {min(ratios):.2f} to {max(ratios):.2f})",
     )
 
 
@@ -178,7 +204,7 @@ def _page(found: dict[str, Any], printed: dict[Any, dict[str, str]]) -> str:
         lines.append("")
     lines += ["## Checks", ""]
     lines += [f"- {'pass' if check['holds'] else '**fail**'}: {check['sentence']}" for check in found["checks"]]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + f"\n\n## Reading\n{READING}"
 
 
 def _figure(found: dict[str, Any], printed: dict[Any, dict[str, str]]) -> None:
