@@ -165,7 +165,8 @@ def _mills(t: float) -> float:
 def _mills_descent(t: Array) -> Array:
     """-M'(t) = 1 - t M(t); where that would cancel, its asymptotic series 1/t^2 - 3/t^4 + 15/t^6 - ..."""
     if t[0] < 12:
-        return 1 - t * _SQRT_HALF_PI * erfcx(t / math.sqrt(2))
+        descent: Array = 1 - t * _SQRT_HALF_PI * erfcx(t / math.sqrt(2))
+        return descent
     inverse = 1 / (t * t)
     series = np.ones_like(t)
     for k in range(20, 0, -1):

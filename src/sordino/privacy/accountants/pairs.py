@@ -265,7 +265,8 @@ def _integrals(a: Array, b: Array, shift: float) -> tuple[Array, Array, Array, A
 
 def _between(a: Array, b: Array) -> Array:
     """Phi(b) - Phi(a), from the tail that does not cancel."""
-    return np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))
+    mass: Array = np.where(a > 0, ndtr(-a) - ndtr(-b), ndtr(b) - ndtr(a))
+    return mass
 
 
 def _highest(rate: float, shift: float, log_above: float) -> float:
