@@ -105,3 +105,41 @@ class Problem:
                     f"{method} needs a {assumption} objective: {type(self.loss).__name__} loss with "
                     f"{type(self.penalty).__name__} is not; {remedies[assumption]}."
                 )
+
+
+@dataclass(frozen=True)
+class NetworkProblem:
+    r"""The public side of a model whose gradients have no known bound: a network, clipped record by record.
+
+    minimise   F(w) = (1/n) sum_i l(w; z_i) + r(w),      w in R^dim
+
+    `model` names the architecture, so that a certificate tells what was trained; it carries no weights.
+    """
+
+    records: int
+    dim: int
+    model: str = ""
+    penalty: Penalty = field(default_factory=Ridge)
+    domain: Domain = field(default_factory=Everywhere)
+    convex = smooth = False
+
+    def __post_init__(self) -> None:
+        for name, count in (("records", self.records), ("dim", self.dim)):
+            if not (isinstance(count, Integral) and count >= 1):
+                raise ValueError(f"{name} is {count!r}: a problem needs a whole number of {name}, at least one.")
+
+    @property
+    def constants(self) -> Constants:
+        raise ValueError(
+            "a network's gradients have no known bound: give the method its clip, step size and number of steps."
+        )
+
+    def start(self) -> Array:
+        raise ValueError("a network starts from its own initial weights: give the method that start.")
+
+    def require(self, method: str, *assumptions: str) -> None:
+        for assumption in assumptions:
+            raise ValueError(
+                f"{method} needs a {assumption} objective, and a network's is not: use DPSGD, DPAdam, "
+                "DPRMSProp or RecursiveMomentum."
+            )

@@ -1,14 +1,32 @@
-"""How far a run has come, for whoever watches: steps done and steps planned, nothing computed from the records."""
+"""How far a run has come: told to whoever watches, and kept so that a run that was cut off can go on.
+
+Steps done and steps planned are all that is told: nothing computed from the records.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any, Protocol
 
 Listener = Callable[[int, int], None]
 
+
+class Keeper(Protocol):
+    """Keeps a run's state between its steps. The state is a dataclass of arrays and numbers that a step overwrites."""
+
+    def restore(self, state: Any, planned: int) -> int:
+        """Put the state kept last, if any, into `state`, and tell how many steps it had behind it."""
+        ...
+
+    def keep(self, state: Any, done: int, planned: int) -> None:
+        """Called after every step."""
+        ...
+
+
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_keeper: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
 
 
 @contextmanager
@@ -21,10 +39,23 @@ def watching(listener: Listener) -> Iterator[None]:
         _listener.reset(token)
 
 
-def steps(planned: int) -> Iterator[int]:
-    """0, 1, .., planned - 1, told to the listener."""
-    listener = _listener.get()
-    for step in range(planned):
+@contextmanager
+def kept_by(keeper: Keeper) -> Iterator[None]:
+    """Let `keeper` see the state of the run inside after every step, and give back the one it has."""
+    token = _keeper.set(keeper)
+    try:
+        yield
+    finally:
+        _keeper.reset(token)
+
+
+def steps(planned: int, state: Any = None) -> Iterator[int]:
+    """0, 1, .., planned - 1, told to the listener; with a `state`, from where the keeper's state stands."""
+    listener, keeper = _listener.get(), _keeper.get() if state is not None else None
+    first = keeper.restore(state, planned) if keeper is not None else 0
+    for step in range(first, planned):
         yield step
+        if keeper is not None:
+            keeper.keep(state, step + 1, planned)
         if listener is not None:
             listener(step + 1, planned)

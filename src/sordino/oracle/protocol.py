@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.losses import Loss
-from sordino.oracle.query import Choice, ClippedLoss, Gradient
+from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness
@@ -28,6 +28,12 @@ class Oracle(Protocol):
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch: ...
     def release(self, query: Gradient, noise: Noise, randomness: Randomness) -> Array: ...
+
+
+class RecursiveOracle(Oracle, Protocol):
+    """Also answers how far gradients moved between two points."""
+
+    def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array: ...
 
 
 class ChoosingOracle(Oracle, Protocol):

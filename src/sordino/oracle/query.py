@@ -27,6 +27,48 @@ class Gradient:
 
 
 @dataclass(frozen=True, eq=False)
+class Difference:
+    """sum_{i in batch} clip(grad l(at; z_i) - grad l(since; z_i), clip): each record's difference, clipped as one."""
+
+    at: NDArray[np.float64]
+    since: NDArray[np.float64]
+    clip: float
+    batch: Batch = None
+
+    def sensitivity(self, relation: Relation) -> float:
+        return relation.distance * self.clip
+
+
+@dataclass(frozen=True, eq=False)
+class Recursion:
+    """(1 - mix) difference + mix gradient at the same point, over the same batch, released as one vector.
+
+    A record moves it by (1 - mix) times what it moves the difference and mix times what it moves the gradient.
+    """
+
+    difference: Difference
+    gradient: Gradient
+    mix: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.mix <= 1:
+            raise ValueError(f"mix is {self.mix}: it weighs two sums and lies in [0, 1].")
+        if self.difference.at is not self.gradient.at or self.difference.batch is not self.gradient.batch:
+            raise ValueError("a recursion mixes two sums at one point over one batch: give both the same arrays.")
+
+    @property
+    def at(self) -> NDArray[np.float64]:
+        return self.gradient.at
+
+    @property
+    def clip(self) -> float:
+        return (1 - self.mix) * self.difference.clip + self.mix * self.gradient.clip
+
+    def sensitivity(self, relation: Relation) -> float:
+        return relation.distance * self.clip
+
+
+@dataclass(frozen=True, eq=False)
 class Choice:
     """Which j has the least  sum_i min(l(points_j; z_i), clip) + extra_j,  `extra` being public: a penalty's values.
 
