@@ -77,6 +77,13 @@ def usable(loss, y):
 
 def gradient(x, y, rows, loss, w, clip):
     """One record's clipped gradient; zero where its target or slope is not usable."""
+    full = _full(x, y, rows, loss, w)
+    if not np.isfinite(full).all():
+        return np.zeros(full.size)
+    return full * min(1.0, clip / max(norm(full), 1e-300))
+
+
+def _full(x, y, rows, loss, w):
     row = bounded_row(x, rows)
     table = np.asarray(w).reshape(loss.outputs, -1)
     if not usable(loss, y):
@@ -84,10 +91,26 @@ def gradient(x, y, rows, loss, w, clip):
     with np.errstate(all="ignore"):
         scores = table @ row
         slopes = loss.slope(scores if loss.outputs > 1 else scores[0], np.float64(y))
-        full = np.outer(slopes, row).ravel()
+        return np.outer(slopes, row).ravel()
+
+
+def difference(x, y, rows, loss, w, since, clip):
+    """How far one record's gradient moved, clipped; zero where either gradient is not usable."""
+    with np.errstate(all="ignore"):
+        full = _full(x, y, rows, loss, w) - _full(x, y, rows, loss, since)
     if not np.isfinite(full).all():
-        return np.zeros(table.size)
+        return np.zeros(full.size)
     return full * min(1.0, clip / max(norm(full), 1e-300))
+
+
+def recursion(x, y, rows, loss, w, since, near, clip, mix):
+    return (1 - mix) * difference(x, y, rows, loss, w, since, near) + mix * gradient(x, y, rows, loss, w, clip)
+
+
+def recursive_sum(X, y, rows, loss, w, since, near, clip, mix, batch=None):
+    chosen = range(len(X)) if batch is None else batch
+    zero = np.zeros(np.size(w))
+    return sum((recursion(X[i], y[i], rows, loss, w, since, near, clip, mix) for i in chosen), zero)
 
 
 def clipped_sum(X, y, rows, loss, w, clip, batch=None):

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 
 from sordino.budget import Relation
 from sordino.losses import Loss
+from sordino.oracle.kernels.moved import stack_moved
 from sordino.oracle.kernels.slopes import WEIGHTED_SQUARE, kernel_of
-from sordino.oracle.linear import LinearModel, Records
-from sordino.oracle.query import Choice, ClippedLoss, Gradient
+from sordino.oracle.kernels.stack import stack_coefficients
+from sordino.oracle.linear import LinearModel, Question, Records
+from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.problem import Problem
@@ -48,7 +50,7 @@ class InMemoryOracle(ABC):
         """Keep the features, and tell what belongs to each record."""
 
     @abstractmethod
-    def _sum(self, query: Gradient) -> Array:
+    def _sum(self, query: Gradient | Difference | Recursion) -> Array:
         """The exact answer to a query."""
 
     @abstractmethod
@@ -66,7 +68,9 @@ class InMemoryOracle(ABC):
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
         return sampling.draw(len(self._records), randomness.sampling.generator)
 
-    def release(self, query: Gradient | ClippedLoss, noise: Noise, randomness: Randomness) -> Array:
+    def release(
+        self, query: Gradient | Difference | Recursion | ClippedLoss, noise: Noise, randomness: Randomness
+    ) -> Array:
         self._model.allow(query, noise)
         if isinstance(query, ClippedLoss):
             return noise.perturb(self._losses(query.at, query.clip)[..., None], randomness)[..., 0]
@@ -112,6 +116,29 @@ class InMemoryOracle(ABC):
     def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[Self, Self]:
         rest, drawn = self._model.parts(batch, len(self._records))
         return self._of(rest, outside), self._of(drawn, inside)
+
+    def _to_multipliers(
+        self, asked: Question, scores: Array, earlier: Array | None, part: Records, slopes: Array
+    ) -> None:
+        """In place of the scores: what every raw row is multiplied by. The clipped slopes are added to `slopes`."""
+        code, parameters = self._kernel
+        some = (part.targets, part.scales, part.inverses, asked.offsets)
+        if earlier is None or asked.earlier_offsets is None:
+            stack_coefficients(code, parameters, self._model.outputs, scores, *some, asked.clip, slopes)
+            return
+        stack_moved(
+            code,
+            parameters,
+            self._model.outputs,
+            scores,
+            earlier,
+            *some,
+            asked.earlier_offsets,
+            asked.near,
+            asked.clip,
+            asked.mix,
+            slopes,
+        )
 
     def _of(self, which: NDArray[np.intp], problem: Problem) -> Self:
         y = self._given.usable_targets[which]

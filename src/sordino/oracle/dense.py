@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 
 from sordino.oracle.answers import InMemoryOracle
 from sordino.oracle.kernels.dense import clipped_sum
+from sordino.oracle.kernels.moved import moved_sum
 from sordino.oracle.kernels.norms import row_norms
 from sordino.oracle.kernels.pool import one_blas_thread, share
-from sordino.oracle.kernels.stack import stack_coefficients, stack_values
-from sordino.oracle.linear import Records, bounded_records, cut
-from sordino.oracle.query import Gradient
+from sordino.oracle.kernels.stack import stack_values
+from sordino.oracle.linear import Question, Records, bounded_records, cut
+from sordino.oracle.query import Difference, Gradient, Recursion
 
 Array = NDArray[np.float64]
 
@@ -88,19 +89,18 @@ class DenseOracle(InMemoryOracle):
             share(task, len(tasks))
         return np.asarray(losses.sum(axis=0).reshape(at.shape[:-1]))
 
-    def _sum(self, query: Gradient) -> Array:
-        at = np.asarray(query.at, dtype=np.float64)
-        table, offsets = self._model.split(at)
+    def _sum(self, query: Gradient | Difference | Recursion) -> Array:
+        asked = self._model.question(query)
         batch = self._model.batch(query.batch, len(self._records))
-        if len(table) < _STACK and self._model.outputs == 1:
-            features, slopes = np.empty(table.shape), np.empty(len(table))
-            for model, w in enumerate(table):
-                features[model], slopes[model] = self._fused(w, offsets[model], query.clip, batch)
+        if len(asked) < _STACK and self._model.outputs == 1:
+            features, slopes = np.empty(asked.table.shape), np.empty(len(asked))
+            for model in range(len(asked)):
+                features[model], slopes[model] = self._fused(asked, model, batch)
         else:
-            features, slopes = self._products(table, offsets, query.clip, batch)
-        return self._model.join(features, slopes, at.shape)
+            features, slopes = self._products(asked, batch)
+        return self._model.join(features, slopes, np.shape(query.at))
 
-    def _fused(self, w: Array, offset: float, clip: float, batch: NDArray[np.intp] | None) -> tuple[Array, float]:
+    def _fused(self, asked: Question, model: int, batch: NDArray[np.intp] | None) -> tuple[Array, float]:
         """One model: scores, slopes, clipping and sum in a single pass over the rows."""
         count = len(self._records) if batch is None else len(batch)
         d = self._X.shape[1]
@@ -117,20 +117,22 @@ class DenseOracle(InMemoryOracle):
         tile = min(max(16384 // max(1, d * self._X.itemsize) & ~7, 8), 64)
 
         def task(number: int) -> None:
-            start, stop = ranges[number]
-            slopes[number] = clipped_sum(
-                self._X,
-                index,
-                start,
-                stop,
-                records.targets,
-                records.scales,
-                records.inverses,
+            some = (self._X, index, *ranges[number], records.targets, records.scales, records.inverses)
+            w, offset = asked.table[model], asked.offsets[model]
+            if asked.earlier is None or asked.earlier_offsets is None:
+                slopes[number] = clipped_sum(*some, w, offset, code, parameters, asked.clip, tile, sums[number])
+                return
+            slopes[number] = moved_sum(
+                *some,
                 w,
+                asked.earlier[model],
                 offset,
+                asked.earlier_offsets[model],
                 code,
                 parameters,
-                clip,
+                asked.near,
+                asked.clip,
+                asked.mix,
                 tile,
                 sums[number],
             )
@@ -138,33 +140,20 @@ class DenseOracle(InMemoryOracle):
         share(task, len(ranges))
         return np.add.reduce(sums), float(np.add.reduce(slopes))
 
-    def _products(
-        self, table: Array, offsets: Array, clip: float, batch: NDArray[np.intp] | None
-    ) -> tuple[Array, Array]:
+    def _products(self, asked: Question, batch: NDArray[np.intp] | None) -> tuple[Array, Array]:
         """Many scores per record: two matrix products per block of rows, with slopes and clipping in between."""
-        code, parameters = self._kernel
-        outputs = self._model.outputs
-        tasks, groups = self._tasks(len(self._records) if batch is None else len(batch), len(table))
-        sums = np.zeros((groups, *table.shape))
-        slopes = np.zeros((groups, len(table)))
+        tasks, groups = self._tasks(len(self._records) if batch is None else len(batch), len(asked))
+        sums = np.zeros((groups, *asked.table.shape))
+        slopes = np.zeros((groups, len(asked)))
 
         def task(number: int) -> None:
             few, group, blocks = tasks[number]
+            some = asked.part(few)
             for start, stop in blocks:
                 block, part = self._block(batch, start, stop)
-                scores = _scores(table[few], block)
-                stack_coefficients(
-                    code,
-                    parameters,
-                    outputs,
-                    scores,
-                    part.targets,
-                    part.scales,
-                    part.inverses,
-                    offsets[few],
-                    clip,
-                    slopes[group, few],
-                )
+                scores = _scores(some.table, block)
+                earlier = None if some.earlier is None else _scores(some.earlier, block)
+                self._to_multipliers(some, scores, earlier, part, slopes[group, few])
                 sums[group, few] += scores @ block
 
         with one_blas_thread():

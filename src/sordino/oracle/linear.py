@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sordino.budget import Relation
 from sordino.losses import Loss
-from sordino.oracle.query import Choice, ClippedLoss, Gradient
+from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
 from sordino.problem import Problem
@@ -92,6 +92,38 @@ def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, outputs: i
 
 
 @dataclass(frozen=True, eq=False)
+class Question:
+    """A query as the kernels see it: feature weights and constant part of every score, and where slopes are clipped.
+
+    With an earlier point to compare with, a record counts  (1 - mix) its difference, clipped at `near`, + mix its
+    gradient, clipped at `clip`; without one, its gradient.
+    """
+
+    table: Array
+    offsets: Array
+    clip: float
+    earlier: Array | None = None
+    earlier_offsets: Array | None = None
+    near: float = 1.0
+    mix: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def part(self, few: slice) -> Question:
+        """The same for some of the scores."""
+        if self.earlier is None or self.earlier_offsets is None:
+            return replace(self, table=self.table[few], offsets=self.offsets[few])
+        return replace(
+            self,
+            table=self.table[few],
+            offsets=self.offsets[few],
+            earlier=self.earlier[few],
+            earlier_offsets=self.earlier_offsets[few],
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class LinearModel:
     """The public side of an oracle: which parameters fit, what a query may ask, how scores become answers."""
 
@@ -140,8 +172,29 @@ class LinearModel:
             )
         return replace(self, problem=replace(self.problem, loss=loss))
 
+    def question(self, query: Gradient | Difference | Recursion) -> Question:
+        """What the kernels are to compute for a query about one model or a stack of them."""
+        match query:
+            case Gradient(at, clip):
+                return Question(*self.split(at), clip)
+            case Difference(at, since, near):
+                # at mix 0 the gradient counts for nothing, wherever it is clipped
+                return self._compared(at, since, near, clip=1.0, mix=0.0)
+            case Recursion(difference, gradient, mix):
+                return self._compared(difference.at, difference.since, difference.clip, gradient.clip, mix)
+        raise TypeError(f"{type(query).__name__} is not a query about gradients.")
+
+    def _compared(self, at: Array, since: Array, near: float, clip: float, mix: float) -> Question:
+        if np.shape(at) != np.shape(since):
+            raise ValueError(
+                f"parameters of shape {np.shape(at)} compared with earlier ones of shape {np.shape(since)}: "
+                "both must have the same."
+            )
+        return Question(*self.split(at), clip, *self.split(since), near, mix)
+
     def split(self, at: Array) -> tuple[Array, Array]:
         """Feature weights (one row per score) and constant part of every score, from one model or a stack."""
+        at = np.asarray(at, dtype=np.float64)
         if at.shape[-1:] != (self.problem.dim,):
             raise ValueError(
                 f"parameters of shape {at.shape} for a problem of {self.problem.dim} parameters: "
@@ -151,7 +204,7 @@ class LinearModel:
             raise ValueError(
                 "the parameters are not finite: the method has diverged; use a smaller step or a bounded domain."
             )
-        table = np.asarray(at, dtype=np.float64).reshape(-1, self.problem.features)
+        table = at.reshape(-1, self.problem.features)
         if not self.rows.has_intercept:
             return np.ascontiguousarray(table), np.zeros(len(table))
         return np.ascontiguousarray(table[:, :-1]), self.rows.intercept * table[:, -1]
@@ -184,10 +237,14 @@ class LinearModel:
             return everybody[:0], everybody
         return np.delete(everybody, inside), inside
 
-    def allow(self, query: Gradient | Choice | ClippedLoss, noise: Noise | NoisyMinimum) -> None:
+    def allow(
+        self, query: Gradient | Difference | Recursion | Choice | ClippedLoss, noise: Noise | NoisyMinimum
+    ) -> None:
         """Raise a sentence unless the noise was made for at least this query's sensitivity."""
-        if not (math.isfinite(query.clip) and query.clip > 0):
-            raise ValueError(f"clip is {query.clip}: a released sum needs a positive finite bound on each record.")
+        parts = (query.difference, query.gradient) if isinstance(query, Recursion) else (query,)
+        for part in parts:
+            if not (math.isfinite(part.clip) and part.clip > 0):
+                raise ValueError(f"clip is {part.clip}: a released sum needs a positive finite bound on each record.")
         needed = query.sensitivity(self.relation)
         if not needed <= noise.sensitivity * (1 + 1e-12):
             raise ValueError(

@@ -61,6 +61,10 @@ class Recursion:
         return self.gradient.at
 
     @property
+    def batch(self) -> Batch:
+        return self.gradient.batch
+
+    @property
     def clip(self) -> float:
         return (1 - self.mix) * self.difference.clip + self.mix * self.gradient.clip
 

@@ -15,9 +15,9 @@ from sordino.oracle.kernels import sparse as kernels
 from sordino.oracle.kernels.norms import row_norms
 from sordino.oracle.kernels.pool import share
 from sordino.oracle.kernels.sparse import GROUP
-from sordino.oracle.kernels.stack import stack_coefficients, stack_values
-from sordino.oracle.linear import Records, bounded_records, cut
-from sordino.oracle.query import Gradient
+from sordino.oracle.kernels.stack import stack_values
+from sordino.oracle.linear import Question, Records, bounded_records, cut
+from sordino.oracle.query import Difference, Gradient, Recursion
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -73,40 +73,36 @@ class SparseOracle(InMemoryOracle):
         losses = [self._values(table[few], offsets[few], cap) for few in self._few(len(table))]
         return np.asarray(np.concatenate([*losses, []]).reshape(at.shape[:-1]))
 
-    def _sum(self, query: Gradient) -> Array:
-        at = np.asarray(query.at, dtype=np.float64)
-        table, offsets = self._model.split(at)
+    def _sum(self, query: Gradient | Difference | Recursion) -> Array:
+        asked = self._model.question(query)
         batch = self._model.batch(query.batch, len(self._records))
-        features, slopes = np.zeros(table.shape), np.zeros(offsets.shape)
-        for few in self._few(len(table)):
-            weights = _grouped(table[few])
-            if batch is None:
-                sums, slopes[few] = self._by_columns(weights, offsets[few], query.clip)
-            else:
-                sums, slopes[few] = self._by_rows(weights, offsets[few], query.clip, batch)
-            features[few] = _ungrouped(sums, len(table[few]))
-        return self._model.join(features, slopes, at.shape)
+        features, slopes = np.zeros(asked.table.shape), np.zeros(asked.offsets.shape)
+        for few in self._few(len(asked)):
+            some = _Asked(asked.part(few))
+            sums, slopes[few] = self._by_columns(some) if batch is None else self._by_rows(some, batch)
+            features[few] = _ungrouped(sums, len(slopes[few]))
+        return self._model.join(features, slopes, np.shape(query.at))
 
     def _few(self, scores: int) -> list[slice]:
         """The models that are worked on together: a cache line of scores, or one model with more classes than that."""
         step = max(1, GROUP // self._model.outputs) * self._model.outputs
         return [slice(first, first + step) for first in range(0, scores, step)]
 
-    def _by_columns(self, weights: list[Array], offsets: Array, clip: float) -> tuple[list[Array], Array]:
+    def _by_columns(self, asked: _Asked) -> tuple[list[Array], Array]:
         """Every record: its coefficients row by row, then the sums column by column over the transpose."""
         n = len(self._records)
-        multipliers = [np.empty((n, *w.shape[1:])) for w in weights]
+        multipliers = [np.empty((n, *w.shape[1:])) for w in asked.weights]
         ranges = cut(n, _parts(len(self._X.data), 128))
-        slopes = np.zeros((len(ranges), len(offsets)))
+        slopes = np.zeros((len(ranges), len(asked.question)))
 
         def rows(number: int) -> None:
             for start, stop in _blocks(*ranges[number]):
-                scores = self._coefficients(weights, offsets, clip, _EVERY, start, stop, slopes[number])
+                scores = self._coefficients(asked, _EVERY, start, stop, slopes[number])
                 for part, group in zip(multipliers, scores, strict=True):
                     part[start:stop] = group.T if part.ndim > 1 else group[0]
 
         share(rows, len(ranges))
-        sums = [np.empty(w.shape) for w in weights]
+        sums = [np.empty(w.shape) for w in asked.weights]
         transpose, spans = self._transpose()
 
         def columns(number: int) -> None:
@@ -117,18 +113,18 @@ class SparseOracle(InMemoryOracle):
         share(columns, len(spans))
         return sums, slopes.sum(axis=0)
 
-    def _by_rows(self, weights: list[Array], offsets: Array, clip: float, batch: Index) -> tuple[list[Array], Array]:
+    def _by_rows(self, asked: _Asked, batch: Index) -> tuple[list[Array], Array]:
         """Some records: each row is added to a dense accumulator, of which every task has its own."""
         starts = self._X.indptr
         entries = int((starts[batch + 1] - starts[batch]).sum())
         # so few accumulators that clearing and adding them up costs little beside the rows
         ranges = cut(len(batch), _parts(entries, entries // (16 * max(1, self._columns))))
-        slopes = np.zeros((len(ranges), len(offsets)))
-        sums = [np.zeros((len(ranges), *w.shape)) for w in weights]
+        slopes = np.zeros((len(ranges), len(asked.question)))
+        sums = [np.zeros((len(ranges), *w.shape)) for w in asked.weights]
 
         def task(number: int) -> None:
             for start, stop in _blocks(*ranges[number]):
-                scores = self._coefficients(weights, offsets, clip, batch, start, stop, slopes[number])
+                scores = self._coefficients(asked, batch, start, stop, slopes[number])
                 for out, group in zip(sums, scores, strict=True):
                     if out.ndim > 2:
                         kernels.scatter_group(*self._X, batch, start, group, out[number])
@@ -165,28 +161,16 @@ class SparseOracle(InMemoryOracle):
         total: Array = losses.sum(axis=0)
         return total
 
-    def _coefficients(
-        self, weights: list[Array], offsets: Array, clip: float, index: Index, start: int, stop: int, slopes: Array
-    ) -> list[Array]:
+    def _coefficients(self, asked: _Asked, index: Index, start: int, stop: int, slopes: Array) -> list[Array]:
         """What every raw row is multiplied by, per group of scores; the clipped slopes are added to `slopes`."""
-        scores = self._scores(weights, index, start, stop)
+        count = len(asked.question)
+        scores = self._scores(asked.weights, index, start, stop)
+        earlier = self._scores(asked.earlier, index, start, stop)[:count] if asked.earlier else None
         part = self._records.part(index[start:stop] if index.size else slice(start, stop))
-        code, parameters = self._kernel
-        stack_coefficients(
-            code,
-            parameters,
-            self._model.outputs,
-            scores[: len(offsets)],
-            part.targets,
-            part.scales,
-            part.inverses,
-            offsets,
-            clip,
-            slopes,
-        )
+        self._to_multipliers(asked.question, scores[:count], earlier, part, slopes)
         # the rows that fill up the last group must not bring in a NaN
-        scores[len(offsets) :] = 0.0
-        size = len(scores) // len(weights)
+        scores[count:] = 0.0
+        size = len(scores) // len(asked.weights)
         return [scores[first : first + size] for first in range(0, len(scores), size)]
 
     def _scores(self, weights: list[Array], index: Index, start: int, stop: int) -> Array:
@@ -208,6 +192,15 @@ class SparseOracle(InMemoryOracle):
 
         share(task, len(ranges))
         return norms
+
+
+class _Asked:
+    """A question with its weights grouped as the kernels want them."""
+
+    def __init__(self, question: Question) -> None:
+        self.question = question
+        self.weights = _grouped(question.table)
+        self.earlier = [] if question.earlier is None else _grouped(question.earlier)
 
 
 def _transposed(X: Compressed, columns: int, scales: Array) -> tuple[Compressed, list[tuple[int, int]]]:

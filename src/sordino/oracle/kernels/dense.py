@@ -14,6 +14,34 @@ Array = NDArray[np.float64]
 
 
 @compiled
+def add_rows(X: NDArray[Any], rows: NDArray[np.intp], dots: Array, out: Array) -> None:
+    """out += sum_r dots_r X[rows_r], four rows at a time; `rows` and `dots`, of length 4k, are overwritten."""
+    d = X.shape[1]
+    # rows with coefficient 0 are left out: they cost nothing, and 0 * NaN is never formed
+    active = 0
+    for r in range(dots.size):
+        rows[active] = rows[r]
+        dots[active] = dots[r]
+        active += int(dots[r] != 0.0)
+    padded = (active + 3) // 4 * 4
+    for r in range(active, padded):
+        rows[r] = rows[0]
+        dots[r] = 0.0
+    for r in range(0, padded, 4):
+        # scalars one by one: unpacking tuples doubles the time to compile
+        i0 = rows[r]
+        i1 = rows[r + 1]
+        i2 = rows[r + 2]
+        i3 = rows[r + 3]
+        c0 = dots[r]
+        c1 = dots[r + 1]
+        c2 = dots[r + 2]
+        c3 = dots[r + 3]
+        for j in range(d):
+            out[j] += (c0 * X[i0, j] + c1 * X[i1, j]) + (c2 * X[i2, j] + c3 * X[i3, j])
+
+
+@compiled
 def clipped_sum(
     X: NDArray[Any],
     index: NDArray[np.intp],
@@ -63,26 +91,5 @@ def clipped_sum(
             reciprocals[r] = 0.0
         total += coefficients(code, parameters, dots, targets, multipliers, reciprocals, offset, clip)
 
-        # rows with coefficient 0 are left out: they cost nothing, and 0 * NaN is never formed
-        active = 0
-        for r in range(tile):
-            rows[active] = rows[r]
-            dots[active] = dots[r]
-            active += int(dots[r] != 0.0)
-        padded = (active + 3) // 4 * 4
-        for r in range(active, padded):
-            rows[r] = rows[0]
-            dots[r] = 0.0
-        for r in range(0, padded, 4):
-            # scalars one by one: unpacking tuples doubles the time to compile
-            i0 = rows[r]
-            i1 = rows[r + 1]
-            i2 = rows[r + 2]
-            i3 = rows[r + 3]
-            c0 = dots[r]
-            c1 = dots[r + 1]
-            c2 = dots[r + 2]
-            c3 = dots[r + 3]
-            for j in range(d):
-                out[j] += (c0 * X[i0, j] + c1 * X[i1, j]) + (c2 * X[i2, j] + c3 * X[i3, j])
+        add_rows(X, rows, dots, out)
     return total

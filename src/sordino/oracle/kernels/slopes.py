@@ -96,7 +96,7 @@ def exp(x: float) -> float:
 
 
 @compiled
-def _logistic_slope(a: float, y: float) -> float:
+def logistic_slope(a: float, y: float) -> float:
     # -y sigmoid(-y a)
     m = y * a
     e = exp(-abs(m))
@@ -110,7 +110,7 @@ def slope(code: int, parameters: Parameters, a: float, y: float) -> float:
     sharpness = parameters[1]
     r = a - y
     if code == LOGISTIC:
-        return _logistic_slope(a, y)
+        return logistic_slope(a, y)
     if code == QUADRATIC:
         return y * a
     if code == SQUARED:
@@ -183,7 +183,7 @@ def score(dot: float, scale: float, offset: float) -> float:
 
 
 @compiled
-def _bounded(s: float, bound: float) -> float:
+def bounded(s: float, bound: float) -> float:
     s = s if abs(s) < math.inf else 0.0
     s = s if s < bound else bound
     return s if s > -bound else -bound
@@ -210,15 +210,15 @@ def coefficients(
     if code == LOGISTIC:
         # a loop of its own, without branches, which the compiler turns into vector instructions
         for i in range(dots.size):
-            s = _logistic_slope(score(dots[i], scales[i], offset), y[i])
-            s = _bounded(s, clip * inverses[i])
+            s = logistic_slope(score(dots[i], scales[i], offset), y[i])
+            s = bounded(s, clip * inverses[i])
             total += s
             dots[i] = s * scales[i]
     else:
         for i in range(dots.size):
             a = score(dots[i], scales[i], offset)
             s = slope(code, parameters, a, y[i]) if a == a else 0.0
-            s = _bounded(s, clip * inverses[i])
+            s = bounded(s, clip * inverses[i])
             total += s
             dots[i] = s * scales[i]
     return total

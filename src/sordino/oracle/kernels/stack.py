@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 
 @compiled
-def _softmax(scores: Array, scales: Array, offsets: Array, top: Array, total: Array) -> None:
+def softmax(scores: Array, scales: Array, offsets: Array, top: Array, total: Array) -> None:
     """scores <- exp(a - max a), with max a in `top` and the sum of the exponentials in `total`."""
     classes, records = scores.shape
     top[:] = -math.inf
@@ -35,21 +35,26 @@ def _softmax(scores: Array, scales: Array, offsets: Array, top: Array, total: Ar
 
 
 @compiled
+def fraction(square: float, bound: float) -> float:
+    """What brings a vector of this squared length within the bound: 1 where it is; 0 where it is not finite."""
+    length = math.sqrt(square)
+    return 0.0 if not (length < math.inf and bound > 0.0) else (1.0 if length <= bound else bound / length)
+
+
+@compiled
 def _softmax_coefficients(
     scores: Array, y: Array, scales: Array, inverses: Array, offsets: Array, clip: float, totals: Array
 ) -> None:
     r"""scores <- scale_i f_i (p_i - e_y),   f_i = min(1, (C / |row_i|) / |p_i - e_y|)."""
     classes, records = scores.shape
     top, total, square = np.empty(records), np.empty(records), np.zeros(records)
-    _softmax(scores, scales, offsets, top, total)
+    softmax(scores, scales, offsets, top, total)
     for c in range(classes):
         for i in range(records):
             scores[c, i] = scores[c, i] / total[i] - (1.0 if y[i] == c else 0.0)
             square[i] += scores[c, i] * scores[c, i]
     for i in range(records):
-        bound = clip * inverses[i]
-        length = math.sqrt(square[i])
-        square[i] = 0.0 if not (length < math.inf and bound > 0.0) else (1.0 if length <= bound else bound / length)
+        square[i] = fraction(square[i], clip * inverses[i])
     for c in range(classes):
         for i in range(records):
             s = square[i] * scores[c, i] if square[i] > 0.0 else 0.0
@@ -102,7 +107,7 @@ def stack_values(
                 c = j + int(y[i])
                 total[i] = score(scores[c, i], scales[i], offsets[c])
             chosen = total.copy()
-            _softmax(scores[j : j + outputs], scales, offsets[j : j + outputs], top, total)
+            softmax(scores[j : j + outputs], scales, offsets[j : j + outputs], top, total)
         for i in range(records):
             if code == SOFTMAX:
                 loss = top[i] + math.log(total[i]) - chosen[i]
