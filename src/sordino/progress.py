@@ -16,8 +16,8 @@ Listener = Callable[[int, int], None]
 class Keeper(Protocol):
     """Keeps a run's state between its steps. The state is a dataclass of arrays and numbers that a step overwrites."""
 
-    def restore(self, state: Any, planned: int) -> int:
-        """Put the state kept last, if any, into `state`, and tell how many steps it had behind it."""
+    def restore(self, state: Any, planned: int) -> range:
+        """Put the state kept last, if any, into `state`, and tell which steps are still to be taken."""
         ...
 
     def keep(self, state: Any, done: int, planned: int) -> None:
@@ -50,10 +50,15 @@ def kept_by(keeper: Keeper) -> Iterator[None]:
 
 
 def steps(planned: int, state: Any = None) -> Iterator[int]:
-    """0, 1, .., planned - 1, told to the listener; with a `state`, from where the keeper's state stands."""
-    listener, keeper = _listener.get(), _keeper.get() if state is not None else None
-    first = keeper.restore(state, planned) if keeper is not None else 0
-    for step in range(first, planned):
+    """0, 1, .., planned - 1, told to the listener; where a keeper has a `state`, the steps that it leaves to take."""
+    listener, keeper = _listener.get(), _keeper.get()
+    if keeper is not None and state is None:
+        raise ValueError(
+            "this method does not put its state where a checkpoint or a callback could find it: use one that does, "
+            "such as NoisySGD, DPSGD or DPAdam, or leave the checkpoint and the callbacks out."
+        )
+    remaining = keeper.restore(state, planned) if keeper is not None else range(planned)
+    for step in remaining:
         yield step
         if keeper is not None:
             keeper.keep(state, step + 1, planned)

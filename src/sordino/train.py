@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from sordino import wire
 from sordino.budget import Budget
 from sordino.certificate import Certificate
+from sordino.checkpoint import Keeper
 from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
-from sordino.privacy.randomness import Randomness
+from sordino.privacy.randomness import SEEDED, Randomness
 from sordino.privacy.spending import reserved
 from sordino.problem import Problem
 
@@ -45,19 +46,33 @@ def train(
     enforced: tuple[str, ...] = (),
     assumed: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
+    start: NDArray[np.float64] | None = None,
+    keeper: Keeper | None = None,
 ) -> Trained:
     """Follow `method` on the oracle's records and say what was guaranteed.
 
     `enforced` and `assumed` are sentences for the certificate: what was made true of every record, and what was taken
-    as public on the caller's word.
+    as public on the caller's word. `start` is a first iterate that does not depend on the records. With a `keeper` the
+    run can be watched, and go on after it was cut off.
     """
     randomness = Randomness.system() if randomness is None else randomness
     _warn(problem, budget)
     plan = method.plan(problem, budget)
     # account before a record is touched: what cannot be certified is not run
     stated, remarks = _state(plan.event, method, budget)
-    with reserved(plan.event, budget.relation, f"{type(method).__name__}, epsilon {stated:.6g}"):
-        release = method.run(plan, problem, oracle, randomness)
+    note = f"{type(method).__name__}, epsilon {stated:.6g}"
+    if keeper is None:
+        with reserved(plan.event, budget.relation, note):
+            release = method.run(plan, problem, oracle, randomness, start)
+    else:
+        # lost steps count as taken ones, so what was planned, and reserved, covers them
+        with (
+            keeper.keeping(problem, budget, method, plan, randomness),
+            reserved(plan.event, budget.relation, note, keeper.reservation) as reservation,
+        ):
+            keeper.reservation = None if reservation is None else reservation.number
+            release = method.run(plan, problem, oracle, randomness, start)
+        remarks = (*remarks, *keeper.notes)
     certificate = Certificate(
         epsilon=stated,
         delta=budget.delta,
@@ -73,7 +88,7 @@ def train(
         enforced=enforced,
         assumed=assumed,
         notes=(*remarks, *notes),
-        randomness=randomness.describe(),
+        randomness=SEEDED if keeper is not None and keeper.seeded else randomness.describe(),
         versions=_versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )

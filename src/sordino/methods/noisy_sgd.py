@@ -65,6 +65,15 @@ class NoisySGDPlan:
         return _event(self.noise, self.sampling, self.records, self.steps)
 
 
+@dataclass
+class _State:
+    """The iterate, the sum of all iterates and their number, which an interruption can make less than T."""
+
+    w: Array
+    total: Array
+    taken: int
+
+
 @dataclass(frozen=True)
 class NoisySGD:
     """Noise in every step, on a batch of the records. What is `None` comes from the theorem where the average is
@@ -114,14 +123,16 @@ class NoisySGD:
     ) -> Release:
         b = plan.sampling.expected_size(problem.records)
         w = problem.start() if start is None else start
-        total = np.zeros_like(w)
-        for t in steps(plan.steps):
+        state = _State(w, np.zeros_like(w), 0)
+        for t in steps(plan.steps, state):
+            w = state.w
             batch = oracle.draw(plan.sampling, randomness)
             g = oracle.release(Gradient(at=w, clip=plan.clip, batch=batch), plan.noise, randomness) / b
             eta = plan.step_size * decay(plan.decay, t, plan.steps)
-            w = problem.domain.project(w - eta * (g + problem.penalty.gradient(w)))
-            total += w
-        return Release(total / plan.steps if plan.release == "average" else w, plan.event)
+            state.w = problem.domain.project(w - eta * (g + problem.penalty.gradient(w)))
+            state.total += state.w
+            state.taken += 1
+        return Release(state.total / state.taken if plan.release == "average" else state.w, plan.event)
 
     def _check(self) -> None:
         for name, kinds in (("decay", Decay), ("release", Released), ("sampling", Drawn)):

@@ -72,10 +72,10 @@ class Entry:
 class Reservation:
     """A part of a data set's budget that is set aside. Leave its `with` block normally and it is spent."""
 
-    def __init__(self, ledger: Ledger, number: int) -> None:
+    def __init__(self, ledger: Ledger, number: int, state: State = State.RESERVED) -> None:
         self._ledger = ledger
         self.number = number
-        self.state = State.RESERVED
+        self.state = state
 
     def release_unused(self) -> None:
         """Give the reservation back. Only before anything ran: what has looked at the records has spent it."""
@@ -151,6 +151,13 @@ class Ledger:
             plain = {"event": events.to_json(event), "charge": wire.to_plain(costs), "note": note, "created": _now()}
             writer.append({"kind": "reserve", "number": number, "dataset": dataset, **plain})
         return Reservation(self, number)
+
+    def take_up(self, number: int, dataset: str, event: Event) -> Reservation | None:
+        """The reservation `number` again, for a run that was cut off and goes on; None if it was for something else."""
+        for entry in self.entries(dataset):
+            if (entry.number, entry.event) == (number, event) and entry.counts:
+                return Reservation(self, number, entry.state)
+        return None
 
     def spent(self, dataset: str) -> Event | None:
         """Everything spent and reserved so far, as one event; None before the first reservation."""

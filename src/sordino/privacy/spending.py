@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sordino.budget import Relation
 from sordino.privacy.events import Event
 
 if TYPE_CHECKING:
-    from sordino.privacy.ledger import Ledger
+    from sordino.privacy.ledger import Ledger, Reservation
 
 _account: ContextVar[tuple[Ledger, str] | None] = ContextVar("account", default=None)
 
@@ -33,10 +33,18 @@ def charged_to(ledger: Ledger, dataset: str) -> Iterator[None]:
         _account.reset(token)
 
 
-def reserved(event: Event, relation: Relation, note: str) -> AbstractContextManager[Any]:
-    """The reservation to hold while the records are used; nothing where no ledger is named."""
+def reserved(
+    event: Event, relation: Relation, note: str, before: int | None = None
+) -> AbstractContextManager[Reservation | None]:
+    """The reservation to hold while the records are used; nothing where no ledger is named.
+
+    A run that goes on names the reservation it made `before`: if it is still held for the same event, it is taken up
+    again, and if it is spent, the run has ended and there is nothing left to pay.
+    """
     account = _account.get()
     if account is None:
         return nullcontext()
     ledger, dataset = account
-    return ledger.reserve(dataset, event, relation, note)
+    if before is None:
+        return ledger.reserve(dataset, event, relation, note)
+    return ledger.take_up(before, dataset, event) or ledger.reserve(dataset, event, relation, note)

@@ -1,0 +1,182 @@
+"""The files of a checkpoint: one folder, written so that a crash at any instant leaves it usable.
+
+    journal.jsonl                  what was begun, kept, shown and resumed, in order (see `privacy.journal`)
+    state-<digest>.safetensors     the arrays of the last state, named by the SHA-256 of their content
+    lock                           held by the process that is training
+
+A state counts from the moment its journal line has reached the disk, which comes after its file has. Everything in here
+was computed from answers with noise in them; keys are never written, so whoever resumes draws fresh noise.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino import wire
+from sordino.privacy.journal import Journal, Writer
+
+_HEADER = {"format": "sordino checkpoint", "version": 1}
+_JOURNAL, _LOCK = "journal.jsonl", "lock"
+
+Number = bool | int | float | str | None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state on the disk: the steps behind it, the digest of its arrays, and its numbers."""
+
+    step: int
+    digest: str
+    numbers: Mapping[str, Number]
+
+    @property
+    def file(self) -> str:
+        return f"state-{self.digest}.safetensors"
+
+
+@dataclass(frozen=True)
+class Story:
+    """A journal read from first to last."""
+
+    facts: Mapping[str, Any] | None = None
+    kept: Kept | None = None
+    seen: int = 0
+    """The last step of the present line of states that was kept or shown."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """(s, r) for every time a run went on from step s when step r had been seen."""
+    resumes: int = 0
+    seeded: bool = False
+    reservation: int | None = None
+
+    @staticmethod
+    def read(lines: tuple[dict[str, Any], ...]) -> Story:
+        story: dict[str, Any] = {"lost": (), "resumes": 0, "seeded": False, "seen": 0}
+        for line in lines:
+            match line:
+                case {"kind": "begun", "facts": dict(facts), "seeded": bool(seeded), "reservation": reservation}:
+                    story |= {"facts": facts, "seeded": seeded, "reservation": reservation}
+                case {"kind": "kept", "step": int(step), "digest": str(digest), "numbers": dict(numbers)}:
+                    story |= {"kept": Kept(step, digest, wire.from_plain(numbers, {})), "seen": step}
+                case {"kind": "shown", "step": int(step)}:
+                    story["seen"] = max(story["seen"], step)
+                case {"kind": "resumed", "step": int(step), "seen": int(seen), "seeded": bool(seeded)}:
+                    story["lost"] += ((step, seen),) if seen > step else ()
+                    story |= {"resumes": story["resumes"] + 1, "seen": step, "seeded": story["seeded"] or seeded}
+                    story["reservation"] = line.get("reservation")
+                case _:
+                    raise ValueError(f"the checkpoint's journal has a line that this version does not know: {line}.")
+        return Story(**story)
+
+
+@dataclass
+class Held:
+    """A checkpoint folder while this process alone may write to it."""
+
+    path: Path
+    _writer: Writer = field(repr=False)
+
+    @property
+    def story(self) -> Story:
+        return Story.read(self._writer.entries[1:])
+
+    def note(self, line: dict[str, Any]) -> None:
+        """Returns when the line has reached the disk."""
+        self._writer.append(line)
+
+    def keep(self, state: Any, step: int) -> None:
+        content, numbers = _pack(state)
+        kept = Kept(step, hashlib.sha256(content).hexdigest(), numbers)
+        wire.write_atomically(self.path / kept.file, content)
+        _sync(self.path)
+        self.note({"kind": "kept", "step": step, "digest": kept.digest, "numbers": wire.to_plain(dict(numbers))})
+        for other in self.path.glob("state-*.safetensors"):
+            if other.name != kept.file:
+                other.unlink(missing_ok=True)
+
+    def restore(self, kept: Kept, state: Any) -> None:
+        """Put what was kept into `state`, a dataclass of the same form."""
+        file = self.path / kept.file
+        content = file.read_bytes() if file.exists() else b""
+        if hashlib.sha256(content).hexdigest() != kept.digest:
+            raise ValueError(
+                f"{file} is missing or damaged, so the run cannot go on from step {kept.step}: restore the folder from "
+                "a copy. A run begun anew in another folder has a certificate of its own, and what both show adds up."
+            )
+        for name, value in {**_arrays(content), **kept.numbers}.items():
+            setattr(state, name, value)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[Held]:
+    """Create the folder if need be, and keep every other process out of it until the block ends."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be created: the folder {path.parent} does not exist.")
+    if path.exists() and not path.is_dir():
+        raise FileExistsError(f"{path} is a file: a checkpoint is a folder; name another place.")
+    path.mkdir(exist_ok=True)
+    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(
+                f"another process is training with the checkpoint {path}: two runs from one state would both be "
+                "released and only one accounted for. Wait for it to end, or use another folder."
+            ) from None
+        with Journal(path / _JOURNAL, _HEADER).writing() as writer:
+            yield Held(path, writer)
+    finally:
+        os.close(descriptor)
+
+
+def read_story(path: Path) -> Story:
+    """What the journal in a folder tells; an empty story where there is none."""
+    return Story.read(Journal(path / _JOURNAL, _HEADER).entries())
+
+
+def _pack(state: Any) -> tuple[bytes, dict[str, Number]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    numbers: dict[str, Number] = {}
+    for place in fields(state):
+        value = getattr(state, place.name)
+        if isinstance(value, np.ndarray):
+            arrays[place.name] = np.ascontiguousarray(value)
+        elif isinstance(value, np.generic):
+            numbers[place.name] = value.item()
+        elif isinstance(value, Number):
+            numbers[place.name] = value
+        else:
+            raise TypeError(f"a state holds arrays and numbers, and its {place.name} is a {type(value).__name__}.")
+    return _safetensors().save(arrays), numbers
+
+
+def _arrays(content: bytes) -> dict[str, NDArray[Any]]:
+    # copies, because a step overwrites them
+    return {name: np.array(value) for name, value in _safetensors().load(content).items()}
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy
+    except ImportError:
+        raise ImportError("checkpoints need the safetensors package: pip install 'sordino[torch]'.") from None
+    return safetensors.numpy
+
+
+def _sync(folder: Path) -> None:
+    # a renamed file survives a power cut only once its folder has reached the disk
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
