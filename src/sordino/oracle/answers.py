@@ -1,4 +1,4 @@
-"""What may be asked of a linear model's records in memory, whatever matrix holds their features."""
+"""What may be asked of a linear model's records, wherever they are, and in memory whatever matrix holds them."""
 
 from __future__ import annotations
 
@@ -32,22 +32,14 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-class InMemoryOracle(ABC):
-    """Every answer; how to pass over the features is left to the matrix.
+class SummingOracle(ABC):
+    """The answers that are a sum over the records; how to take one is left to whoever holds them."""
 
-    `_given` is what belongs to each record, and `_records` the same as the loss sees it.
-    """
-
-    def __init__(self, X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE) -> None:
-        self._model = LinearModel(problem, rows, Relation(relation))
-        self._model.fits(np.shape(X), y)
-        self._kernel = kernel_of(problem.loss)
-        self._given = self._hold(X, y)
-        self._records = self._given.under(problem.loss)
+    _model: LinearModel
 
     @abstractmethod
-    def _hold(self, X: Any, y: Any) -> Records:
-        """Keep the features, and tell what belongs to each record."""
+    def __len__(self) -> int:
+        """The true number of records."""
 
     @abstractmethod
     def _sum(self, query: Gradient | Difference | Recursion) -> Array:
@@ -57,16 +49,8 @@ class InMemoryOracle(ABC):
     def _losses(self, at: Array, cap: float) -> Array:
         """sum_i min(l(at; z_i), cap) for every model of the stack."""
 
-    @abstractmethod
-    def _dots(self, w: Array) -> Array:
-        """<x_i, w> for every raw row."""
-
-    @abstractmethod
-    def _some(self, which: NDArray[np.intp]) -> Any:
-        """A matrix of these raw rows."""
-
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
-        return sampling.draw(len(self._records), randomness.sampling.generator)
+        return sampling.draw(len(self), randomness.sampling.generator)
 
     def release(
         self, query: Gradient | Difference | Recursion | ClippedLoss, noise: Noise, randomness: Randomness
@@ -87,6 +71,35 @@ class InMemoryOracle(ABC):
 
     def value(self, at: Array) -> Array:
         return self._losses(at, math.inf) / self._model.problem.records
+
+
+class InMemoryOracle(SummingOracle):
+    """Every answer; how to pass over the features is left to the matrix.
+
+    `_given` is what belongs to each record, and `_records` the same as the loss sees it.
+    """
+
+    def __init__(self, X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE) -> None:
+        self._model = LinearModel(problem, rows, Relation(relation))
+        self._model.fits(np.shape(X), y)
+        self._kernel = kernel_of(problem.loss)
+        self._given = self._hold(X, y)
+        self._records = self._given.under(problem.loss)
+
+    @abstractmethod
+    def _hold(self, X: Any, y: Any) -> Records:
+        """Keep the features, and tell what belongs to each record."""
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @abstractmethod
+    def _dots(self, w: Array) -> Array:
+        """<x_i, w> for every raw row."""
+
+    @abstractmethod
+    def _some(self, which: NDArray[np.intp]) -> Any:
+        """A matrix of these raw rows."""
 
     def curvature_product(self, at: Array) -> Callable[[Array], Array]:
         problem = self._model.problem
