@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from sordino.budget import Relation
 from sordino.losses import Loss
+from sordino.oracle.allowed import allow, checked_batch
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
@@ -216,18 +217,7 @@ class LinearModel:
         return features.reshape(shape)
 
     def batch(self, batch: Batch, records: int) -> NDArray[np.intp] | None:
-        """The batch itself, after checking that no record can count twice."""
-        if batch is None:
-            return None
-        index = np.ascontiguousarray(batch, dtype=np.intp)
-        if index.ndim != 1 or (
-            index.size and (index[0] < 0 or index[-1] >= records or not (index[1:] > index[:-1]).all())
-        ):
-            raise ValueError(
-                "a batch must hold increasing record numbers below the number of records, each at most once: "
-                "draw it with the oracle's draw."
-            )
-        return index
+        return checked_batch(batch, records)
 
     def parts(self, batch: Batch, records: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """The record numbers outside the batch, and the batch."""
@@ -240,17 +230,7 @@ class LinearModel:
     def allow(
         self, query: Gradient | Difference | Recursion | Choice | ClippedLoss, noise: Noise | NoisyMinimum
     ) -> None:
-        """Raise a sentence unless the noise was made for at least this query's sensitivity."""
-        parts = (query.difference, query.gradient) if isinstance(query, Recursion) else (query,)
-        for part in parts:
-            if not (math.isfinite(part.clip) and part.clip > 0):
-                raise ValueError(f"clip is {part.clip}: a released sum needs a positive finite bound on each record.")
-        needed = query.sensitivity(self.relation)
-        if not needed <= noise.sensitivity * (1 + 1e-12):
-            raise ValueError(
-                f"the query has sensitivity {needed:g} under {self.relation} (clip {query.clip:g}), but the noise was "
-                f"made for {noise.sensitivity:g}: calibrate the noise to the query."
-            )
+        allow(query, noise, self.relation)
 
     def allow_choice(self, query: Choice, selection: NoisyMinimum) -> None:
         """The same, for a choice, whose noise also depends on the relation."""

@@ -1,0 +1,46 @@
+"""What every oracle checks before it answers."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.budget import Relation
+from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
+from sordino.oracle.sampling import Batch
+
+if TYPE_CHECKING:
+    from sordino.privacy.noise import Noise
+    from sordino.privacy.selection import NoisyMinimum
+
+Query = Gradient | Difference | Recursion | Choice | ClippedLoss
+
+
+def allow(query: Query, noise: Noise | NoisyMinimum, relation: Relation) -> None:
+    """Raise a sentence unless the noise was made for at least this query's sensitivity."""
+    parts = (query.difference, query.gradient) if isinstance(query, Recursion) else (query,)
+    for part in parts:
+        if not (math.isfinite(part.clip) and part.clip > 0):
+            raise ValueError(f"clip is {part.clip}: a released sum needs a positive finite bound on each record.")
+    needed = query.sensitivity(relation)
+    if not needed <= noise.sensitivity * (1 + 1e-12):
+        raise ValueError(
+            f"the query has sensitivity {needed:g} under {relation} (clip {query.clip:g}), but the noise was "
+            f"made for {noise.sensitivity:g}: calibrate the noise to the query."
+        )
+
+
+def checked_batch(batch: Batch, records: int) -> NDArray[np.intp] | None:
+    """The batch itself, after checking that no record can count twice."""
+    if batch is None:
+        return None
+    index = np.ascontiguousarray(batch, dtype=np.intp)
+    if index.ndim != 1 or (index.size and (index[0] < 0 or index[-1] >= records or not (index[1:] > index[:-1]).all())):
+        raise ValueError(
+            "a batch must hold increasing record numbers below the number of records, each at most once: "
+            "draw it with the oracle's draw."
+        )
+    return index
