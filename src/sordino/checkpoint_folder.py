@@ -124,24 +124,31 @@ def held(path: Path) -> Iterator[Held]:
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"{path} is a file: a checkpoint is a folder; name another place.")
     path.mkdir(exist_ok=True)
-    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise RuntimeError(
-                f"another process is training with the checkpoint {path}: two runs from one state would both be "
-                "released and only one accounted for. Wait for it to end, or use another folder."
-            ) from None
-        with Journal(path / _JOURNAL, _HEADER).writing() as writer:
-            yield Held(path, writer)
-    finally:
-        os.close(descriptor)
+    with _locked(path, fcntl.LOCK_EX), Journal(path / _JOURNAL, _HEADER).writing() as writer:
+        yield Held(path, writer)
 
 
 def read_story(path: Path) -> Story:
     """What the journal in a folder tells; an empty story where there is none."""
-    return Story.read(Journal(path / _JOURNAL, _HEADER).entries())
+    if not (path / _JOURNAL).exists():
+        return Story()
+    with _locked(path, fcntl.LOCK_SH):
+        return Story.read(Journal(path / _JOURNAL, _HEADER).entries())
+
+
+@contextmanager
+def _locked(path: Path, kind: int) -> Iterator[None]:
+    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise RuntimeError(
+            f"another process is training with the checkpoint {path}: two runs from one state would both be released "
+            "and only one accounted for. Wait for it to end, or use another folder."
+        ) from None
+    finally:
+        os.close(descriptor)
 
 
 def _pack(state: Any) -> tuple[bytes, dict[str, Number]]:
