@@ -24,7 +24,7 @@ from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy import events
 from sordino.privacy.accountants import LOOSE, Guarantee, guarantee, second_opinion
 from sordino.privacy.randomness import SYSTEM
-from sordino.problem import Problem
+from sordino.problem import NetworkProblem, Problem
 
 FORMAT = "sordino certificate"
 VERSION = 1
@@ -36,7 +36,10 @@ _SLACK = 1e-3
 _PUBLIC_KINDS: dict[str, type] = {
     **LOSSES,
     **METHODS,
-    **{kind.__name__: kind for kind in (Budget, Problem, Ridge, BoundedPenalty, Everywhere, Ball, Rows, Setting)},
+    **{
+        kind.__name__: kind
+        for kind in (Budget, Problem, NetworkProblem, Ridge, BoundedPenalty, Everywhere, Ball, Rows, Setting)
+    },
 }
 
 
@@ -60,7 +63,7 @@ class Certificate:
     delta: float
     relation: Relation
     requested: Budget
-    problem: Problem
+    problem: Problem | NetworkProblem
     method: Any
     plan: dict[str, Any]
     event: events.Event
@@ -156,8 +159,8 @@ class Certificate:
         """A file may hold any known kind in any place; only one fits."""
         fits = (
             isinstance(self.requested, Budget)
-            and isinstance(self.problem, Problem)
-            and type(self.problem.loss).__name__ in LOSSES
+            and isinstance(self.problem, Problem | NetworkProblem)
+            and (isinstance(self.problem, NetworkProblem) or type(self.problem.loss).__name__ in LOSSES)
             and isinstance(self.problem.penalty, Ridge | BoundedPenalty)
             and isinstance(self.problem.domain, Everywhere | Ball)
             and type(self.method).__name__ in METHODS
@@ -233,7 +236,10 @@ def _covers(again: Guarantee, certificate: Certificate, slack: float) -> Finding
 
 
 def _rows(certificate: Certificate) -> list[Finding]:
-    if certificate.rows is None or certificate.rows.norm <= certificate.problem.row_norm * (1 + 1e-12):
+    if certificate.rows is None or isinstance(certificate.problem, NetworkProblem):
+        # a network's records are clipped gradient by gradient, whatever their norm
+        return []
+    if certificate.rows.norm <= certificate.problem.row_norm * (1 + 1e-12):
         return []
     return [Finding(False, "rows were allowed a larger norm than the one the noise was planned for.")]
 

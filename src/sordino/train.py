@@ -21,7 +21,7 @@ from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import SEEDED, Randomness
 from sordino.privacy.spending import reserved
-from sordino.problem import Problem
+from sordino.problem import NetworkProblem, Problem
 
 
 class PrivacyWarning(UserWarning):
@@ -37,7 +37,7 @@ class Trained:
 
 
 def train(
-    problem: Problem,
+    problem: Problem | NetworkProblem,
     budget: Budget,
     method: Any,
     oracle: Any,
@@ -98,6 +98,14 @@ def train(
 def _state(event: Event, method: Any, budget: Budget) -> tuple[float, tuple[str, ...]]:
     """The epsilon to print: the one asked for when the noise was calibrated to it, else the one it truly gives."""
     earned = guarantee(event, budget.delta, budget.relation).epsilon
+    if method.calibration == "given":
+        if earned > budget.epsilon:
+            raise ValueError(
+                f"{type(method).__name__} with the noise multiplier {method.noise_multiplier:g} would cost epsilon "
+                f"{earned:.6g} where {budget.epsilon:.6g} was asked for, so nothing was run: take fewer steps or "
+                "smaller batches, or leave noise_multiplier out, which takes the noise that the budget needs."
+            )
+        return earned, ()
     if method.calibration == "tight":
         if earned > budget.epsilon * (1 + 1e-9):
             raise RuntimeError(
@@ -111,7 +119,7 @@ def _state(event: Event, method: Any, budget: Budget) -> tuple[float, tuple[str,
     )
 
 
-def _warn(problem: Problem, budget: Budget) -> None:
+def _warn(problem: Problem | NetworkProblem, budget: Budget) -> None:
     if budget.delta >= 1 / problem.records:
         warnings.warn(
             f"delta is {budget.delta:g}, not below 1/n = {1 / problem.records:g}: it permits publishing a record "
