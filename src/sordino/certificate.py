@@ -18,7 +18,7 @@ from sordino import wire
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball, Everywhere
 from sordino.losses import LOSSES
-from sordino.methods import METHODS, Setting
+from sordino.methods import METHODS, RATES, Setting
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy import events
@@ -36,6 +36,7 @@ _SLACK = 1e-3
 _PUBLIC_KINDS: dict[str, type] = {
     **LOSSES,
     **METHODS,
+    **RATES,
     **{
         kind.__name__: kind
         for kind in (Budget, Problem, NetworkProblem, Ridge, BoundedPenalty, Everywhere, Ball, Rows, Setting)

@@ -15,8 +15,9 @@ from sordino.problem import Problem
 
 Array = NDArray[np.float64]
 
-Calibration = Literal["tight", "paper"]
-"""The least noise that earns the budget, or the constants a paper prints (whose true cost is then accounted)."""
+Calibration = Literal["tight", "paper", "given"]
+"""Where the noise comes from: the least that earns the budget; the constants a paper prints, whose true cost is then
+stated; or a multiplier the method was given, whose cost is stated and must stay within the budget."""
 
 
 @dataclass(frozen=True, eq=False)
