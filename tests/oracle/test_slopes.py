@@ -11,7 +11,7 @@ from plain_gradients import LOSSES, label
 from sordino.losses import LOSSES as KINDS
 from sordino.losses import Logistic, Softmax
 from sordino.oracle.kernels import native, slopes
-from sordino.oracle.kernels.stack import stack_coefficients, stack_values
+from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients, stack_values
 
 # around every kink: margins 1 and 1 -+ width, residuals 0, -+ threshold and -+ tolerance; and far away from them
 SCORES = np.unique(np.concatenate([np.linspace(-3, 3, 241), [-800.0, -40.0, -1e-9, 1e-9, 40.0, 800.0]]))
@@ -73,7 +73,7 @@ def test_slope_and_value_of_softmax(classes):
     ones, offsets = np.ones(50), np.zeros(classes)
 
     computed, totals = scores.T.copy(), np.zeros(classes)
-    stack_coefficients(code, parameters, classes, computed, y, ones, ones, offsets, 1e9, totals)
+    softmax_coefficients(classes, computed, y, ones, ones, offsets, 1e9, totals)
     want = loss.slope(scores, y)
     np.testing.assert_allclose(computed.T, want, rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(totals, want.sum(axis=0), rtol=1e-12, atol=1e-13)
@@ -95,7 +95,10 @@ def test_a_score_that_is_not_a_number_counts_for_nothing(loss):
         code, parameters, loss.outputs, scores[:, :1].copy(), ones[:1], ones[:1], ones[:1], offsets, math.inf, alone
     )
     assert values[0] == 2 * alone[0]
-    stack_coefficients(code, parameters, loss.outputs, scores, ones, ones, ones, offsets, 1.0, totals)
+    if loss.outputs > 1:
+        softmax_coefficients(loss.outputs, scores, ones, ones, ones, offsets, 1.0, totals)
+    else:
+        stack_coefficients(code, parameters, scores, ones, ones, ones, offsets, 1.0, totals)
     assert not scores[:, 1].any()
     assert scores[:, 0].any()
     np.testing.assert_allclose(totals, 2 * scores[:, 0], rtol=1e-15)
@@ -104,9 +107,7 @@ def test_a_score_that_is_not_a_number_counts_for_nothing(loss):
 def test_a_record_that_counts_for_nothing_leaves_not_even_an_underflow():
     """p = 1e-200 squares to zero: a norm of 0 must not be taken for a gradient within the bound."""
     scores, totals = np.array([[0.0], [-460.0]]), np.zeros(2)
-    stack_coefficients(
-        slopes.SOFTMAX, (0.0, math.inf), 2, scores, np.zeros(1), np.ones(1), np.zeros(1), np.zeros(2), 1.0, totals
-    )
+    softmax_coefficients(2, scores, np.zeros(1), np.ones(1), np.zeros(1), np.zeros(2), 1.0, totals)
     assert not scores.any()
     assert not totals.any()
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from sordino.budget import Relation
 from sordino.losses import Loss
 from sordino.oracle.kernels.moved import stack_moved
-from sordino.oracle.kernels.slopes import WEIGHTED_SQUARE, kernel_of
-from sordino.oracle.kernels.stack import stack_coefficients
+from sordino.oracle.kernels.slopes import SOFTMAX, WEIGHTED_SQUARE, kernel_of
+from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients
 from sordino.oracle.linear import LinearModel, Question, Records
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
@@ -137,7 +137,10 @@ class InMemoryOracle(SummingOracle):
         code, parameters = self._kernel
         some = (part.targets, part.scales, part.inverses, asked.offsets)
         if earlier is None or asked.earlier_offsets is None:
-            stack_coefficients(code, parameters, self._model.outputs, scores, *some, asked.clip, slopes)
+            if code == SOFTMAX:
+                softmax_coefficients(self._model.outputs, scores, *some, asked.clip, slopes)
+            else:
+                stack_coefficients(code, parameters, scores, *some, asked.clip, slopes)
             return
         stack_moved(
             code,

@@ -113,8 +113,8 @@ class DenseOracle(InMemoryOracle):
         index = _EVERY if batch is None else batch
         code, parameters = self._kernel
         records = self._records
-        # about 16 kB of rows: half of the nearest cache
-        tile = min(max(16384 // max(1, d * self._X.itemsize) & ~7, 8), 64)
+        # about 8 kB of rows: a quarter of the nearest cache, which rows read ahead share
+        tile = min(max(8192 // max(1, d * self._X.itemsize) & ~7, 8), 64)
 
         def task(number: int) -> None:
             some = (self._X, index, *ranges[number], records.targets, records.scales, records.inverses)

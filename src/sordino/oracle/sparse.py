@@ -243,7 +243,7 @@ def _compressed(X: Any) -> Compressed:
     arrays = _views(data, indices, indptr)
     state = kernels.BROKEN
     if len(indptr) == X.shape[0] + 1 and len(data) >= len(indices):
-        state = kernels.structure(arrays.indptr, arrays.indices, X.shape[1])
+        state = kernels.structure(arrays.indptr, arrays.indices, np.zeros(X.shape[1], np.int64))
     if state == kernels.BROKEN:
         raise ValueError(
             "X is not a valid CSR matrix: its row positions must increase from 0 to the number of stored entries and "

@@ -20,7 +20,8 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def _kernel(function: F) -> F:
     # contraction to fused multiply-add only: nothing here may be reassociated
-    compiled = numba.njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")(function)
+    options = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy", "no_cfunc_wrapper": True}
+    compiled = numba.njit(cache=True, **options)(function)
     return cast(F, compiled)
 
 

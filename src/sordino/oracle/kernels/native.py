@@ -31,7 +31,8 @@ def exact(function: Function) -> Function:
 
 
 def _kept(function: Function, fastmath: set[str]) -> Function:
-    kernel: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
+    # no wrapper for callers written in C: nobody here is, and it takes a tenth of the time to compile
+    kernel: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, no_cfunc_wrapper=True)(function)
     kernel.enable_caching()
     # Numba drops what it kept when the file of a function changes, but not when the functions it calls do: a kernel
     # with yesterday's slope inside would run unnoticed. So every kernel is stamped with all of them.

@@ -24,9 +24,11 @@ ONE, TWO = np.uint64(1), np.uint64(2)
 
 
 @compiled
-def structure(indptr: Indices, indices: Indices, columns: int) -> int:
-    """SOUND, or what is wrong with the positions: DUPLICATES of a column in a row, BROKEN when they point outside."""
-    seen = np.full(columns, -1, np.int64)
+def structure(indptr: Indices, indices: Indices, seen: NDArray[np.int64]) -> int:
+    """SOUND, or what is wrong with the positions: DUPLICATES of a column in a row, BROKEN when they point outside.
+
+    `seen` comes as zeros, one per column, and goes as the row, counted from one, that had an entry there last.
+    """
     state = SOUND
     if indptr[0] != 0 or indptr[-1] > indices.size:
         return BROKEN
@@ -34,11 +36,11 @@ def structure(indptr: Indices, indices: Indices, columns: int) -> int:
         if indptr[i + 1] < indptr[i]:
             return BROKEN
         for q in range(indptr[i], indptr[i + 1]):
-            if indices[q] >= columns:
+            if indices[q] >= seen.size:
                 return BROKEN
-            if seen[indices[q]] == i:
+            if seen[indices[q]] == i + 1:
                 state = DUPLICATES
-            seen[indices[q]] = i
+            seen[indices[q]] = i + 1
     return state
 
 

@@ -66,7 +66,6 @@ def _softmax_coefficients(
 def stack_coefficients(
     code: int,
     parameters: Parameters,
-    outputs: int,
     scores: Array,
     y: Array,
     scales: Array,
@@ -75,13 +74,19 @@ def stack_coefficients(
     clip: float,
     totals: Array,
 ) -> None:
-    """`coefficients` for every model of the stack; the sums of clipped slopes are added to `totals`."""
+    """`coefficients` for every model of a stack; the sums of clipped slopes are added to `totals`."""
+    for j in range(scores.shape[0]):
+        totals[j] += coefficients(code, parameters, scores[j], y, scales, inverses, offsets[j], clip)
+
+
+@compiled
+def softmax_coefficients(
+    outputs: int, scores: Array, y: Array, scales: Array, inverses: Array, offsets: Array, clip: float, totals: Array
+) -> None:
+    """The same for a stack of softmax models, a kernel of its own: others need not wait until it is compiled."""
     for j in range(0, scores.shape[0], outputs):
-        if code == SOFTMAX:
-            k = j + outputs
-            _softmax_coefficients(scores[j:k], y, scales, inverses, offsets[j:k], clip, totals[j:k])
-        else:
-            totals[j] += coefficients(code, parameters, scores[j], y, scales, inverses, offsets[j], clip)
+        k = j + outputs
+        _softmax_coefficients(scores[j:k], y, scales, inverses, offsets[j:k], clip, totals[j:k])
 
 
 @compiled
