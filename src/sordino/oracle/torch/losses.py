@@ -1,0 +1,43 @@
+"""One loss per record, or a sentence about what came instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+
+def losses_of(loss: Callable[[Any, Any], Tensor], outputs: Any, targets: Tensor, records: int) -> Tensor:
+    if isinstance(outputs, Tensor) and outputs.shape[:1] != (records,):
+        raise ValueError(
+            f"the model gave outputs of shape {tuple(outputs.shape)} for {records} records: the first axis "
+            "must count the records."
+        )
+    told = f"outputs of {_told(outputs)} and targets of {_told(targets)}"
+    try:
+        losses = loss(outputs, targets)
+    except IndexError:
+        # its message would name the target
+        raise ValueError(f"the loss failed on {told}: a target is out of range.") from None
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"the loss failed on {told}: {error} Class numbers are whole (int64), regression targets are floats of "
+            "the outputs' shape."
+        ) from error
+    if not isinstance(losses, Tensor) or losses.ndim == 0:
+        raise ValueError(
+            'the loss gave a single number for a batch: it must give one loss per record, as with reduction="none".'
+        )
+    if losses.numel() != records or losses.shape[0] != records:
+        raise ValueError(
+            f"the loss gave shape {tuple(losses.shape)} for {records} records: it must give one number per record; "
+            "average over the other axes."
+        )
+    return losses.reshape(records)
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"shape {tuple(value.shape)} and dtype {value.dtype}"
+    return f"type {type(value).__name__}"

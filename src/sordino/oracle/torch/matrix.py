@@ -1,0 +1,179 @@
+"""Sums of outer products: the gradients of linear layers and embeddings, never written down for every record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations_with_replacement
+
+import torch
+from torch import Tensor
+
+from sordino.oracle.torch.pairs import KEEP, Pair, blocks, lost, slack, square_norms, sum_of
+from sordino.oracle.torch.workspace import Workspace
+
+
+class Matrix:
+    """sum_t left_t right_t', from tensors (records, t, n) and (records, t, m), or (records, n) and (records, m).
+
+    Whole numbers (records, t) on the left are the rows at which right_t counts.
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+
+    def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor | None:
+        n, m = self.shape
+        records = len(pairs[0].left)
+        if not self._many(pairs) or records * n * m * work.dtype.itemsize > KEEP:
+            return None
+        return _products(pairs, work.take(records, n, m)).flatten(1)
+
+    def squares(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
+        if all(pair.left.ndim == 2 and pair.left.is_floating_point() for pair in pairs):
+            return self._single(pairs, work)
+        return self._measured(pairs, work) if self._many(pairs) else self._inner(pairs)
+
+    def add(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
+        matrix = out.view(self.shape)
+        for left, right in _merged(weighted, work):
+            right = right.reshape(-1, right.shape[-1])
+            if left.is_floating_point():
+                matrix.addmm_(left.reshape(-1, left.shape[-1]).T, right)
+            else:
+                matrix.index_add_(0, left.reshape(-1), right)
+
+    def _many(self, pairs: Sequence[Pair]) -> bool:
+        """Whether gradients are cheaper than the inner products of all positions."""
+        n, m = self.shape
+        dense = all(pair.left.is_floating_point() for pair in pairs)
+        return dense and _positions(pairs) * (n + m) >= n * m
+
+    def _single(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
+        r"""|sum_k l_k r_k'|^2 = sum_{k,j} <l_k, l_j> <r_k, r_j>."""
+        lefts, rights = [pair.left for pair in pairs], [_right(pair) for pair in pairs]
+        # |l_k|^2 |r_k|^2
+        own = [square_norms(left, work) * square_norms(right, work) for left, right in zip(lefts, rights, strict=True)]
+        total = sum_of(iter(own))
+        for k in range(len(pairs)):
+            for j in range(k):
+                inner = _dots(lefts[k], lefts[j], work) * _dots(rights[k], rights[j], work)
+                # terms may cancel: what rounding does is relative to the norms
+                rounding = slack(sum(self.shape), work.dtype) * (own[k] * own[j]).sqrt_()
+                total = total + 2 * (inner + rounding)
+        return total
+
+    def _measured(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
+        """From the gradients of a few records at a time."""
+        n, m = self.shape
+        records, positions = len(pairs[0].left), _positions(pairs)
+        norms = torch.empty(records, dtype=torch.float64, device=work.device)
+        for some in blocks(records, n * m * work.dtype.itemsize):
+            rows = _products([pair.part(some) for pair in pairs], work.scratch("rows", some.stop - some.start, n, m))
+            norms[some] = torch.linalg.vector_norm(rows.flatten(1), dim=1)
+        # the sum is taken anew, from the pairs: rounding is relative to what was added up
+        norms.add_(_lengths(pairs), alpha=slack(positions, work.dtype))
+        return norms.square_().mul_(1 + slack(n * m, work.dtype)).add_(lost(n * m * positions, work.dtype))
+
+    def _inner(self, pairs: Sequence[Pair]) -> Tensor:
+        r"""sum_{t,s} <l_t, l_s> <r_t, r_s> over the positions of all pairs; in float64, because terms may cancel."""
+        records, positions = len(pairs[0].left), _positions(pairs)
+        squares = torch.zeros(records, dtype=torch.float64, device=pairs[0].left.device)
+        for some in blocks(records, 8 * positions * max(positions, sum(self.shape))):
+            wide = [_wide(pair.part(some)) for pair in pairs]
+            for first, second in combinations_with_replacement(wide, 2):
+                squares[some].add_(_inner_products(first, second), alpha=1 if first is second else 2)
+        rough = slack(sum(self.shape) + positions**2, torch.float64)
+        return (
+            squares.clamp_(min=0).add_(_lengths(pairs).square_(), alpha=rough).mul_(1 + slack(16, right_dtype(pairs)))
+        )
+
+
+def right_dtype(pairs: Sequence[Pair]) -> torch.dtype:
+    return _right(pairs[0]).dtype
+
+
+def _right(pair: Pair) -> Tensor:
+    assert pair.right is not None, "a matrix has two sides"
+    return pair.right
+
+
+def _positions(pairs: Sequence[Pair]) -> int:
+    return sum(1 if right.ndim == 2 else right.shape[1] for right in map(_right, pairs))
+
+
+def _dots(a: Tensor, b: Tensor, work: Workspace) -> Tensor:
+    return torch.mul(a, b, out=work.scratch("dots", *a.shape)).sum(1).double()
+
+
+def _sequences(pair: Pair) -> tuple[Tensor, Tensor]:
+    left, right = pair.left, _right(pair)
+    return (left[:, None], right[:, None]) if right.ndim == 2 else (left, right)
+
+
+def _products(pairs: Sequence[Pair], out: Tensor) -> Tensor:
+    for number, (left, right) in enumerate(map(_sequences, pairs)):
+        torch.baddbmm(out, left.transpose(1, 2), right, beta=min(number, 1), out=out)
+    return out
+
+
+def _lengths(pairs: Sequence[Pair]) -> Tensor:
+    """sum_t |left_t| |right_t|, in float64."""
+
+    def lengths(pair: Pair) -> Tensor:
+        left, right = _sequences(pair)
+        each: Tensor = torch.linalg.vector_norm(right, dim=-1, dtype=torch.float64)
+        if left.is_floating_point():
+            each = each * torch.linalg.vector_norm(left, dim=-1, dtype=torch.float64)
+        return each.sum(1)
+
+    return sum_of(map(lengths, pairs))
+
+
+def _wide(pair: Pair) -> tuple[Tensor, Tensor]:
+    left, right = _sequences(pair)
+    return left.double() if left.is_floating_point() else left, right.double()
+
+
+def _inner_products(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> Tensor:
+    """sum_{t,s} <l_t, l_s> <r_t, r_s> of every record."""
+    (l1, r1), (l2, r2) = first, second
+    if not l1.is_floating_point() and l2.is_floating_point():
+        return _inner_products(second, first)
+    if l2.is_floating_point():
+        left = torch.bmm(l1, l2.transpose(1, 2))
+    elif l1.is_floating_point():
+        # the inner product with a unit vector is a coordinate
+        left = l1.gather(2, l2[:, None, :].expand(-1, l1.shape[1], -1))
+    else:
+        left = (l1[:, :, None] == l2[:, None, :]).double()
+    return left.mul_(torch.bmm(r1, r2.transpose(1, 2))).sum((1, 2))
+
+
+def _merged(weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> list[tuple[Tensor, Tensor]]:
+    """The pairs with their weights multiplied in; two that share a side become one."""
+    left_at_hand = [(weights, pair.left, _right(pair)) for weights, pair in weighted]
+    merged = []
+    while left_at_hand:
+        weights, left, right = left_at_hand.pop(0)
+        by_right = [entry for entry in left_at_hand if entry[2] is right and left.is_floating_point()]
+        by_left = [entry for entry in left_at_hand if entry[1] is left]
+        if left.is_floating_point() and (by_right or not by_left):
+            merged.append((_mixed([(weights, left), *((w, other) for w, other, _ in by_right)], work), right))
+            used = by_right
+        else:
+            merged.append((left, _mixed([(weights, right), *((w, other) for w, _, other in by_left)], work)))
+            used = by_left
+        left_at_hand = [entry for entry in left_at_hand if not any(entry is one for one in used)]
+    return merged
+
+
+def _mixed(parts: Sequence[tuple[Tensor, Tensor]], work: Workspace) -> Tensor:
+    """sum_k weights_k tensor_k, record by record."""
+    total = work.take(*parts[0][1].shape)
+    for number, (weights, tensor) in enumerate(parts):
+        column = weights.view(-1, *[1] * (tensor.ndim - 1))
+        if number == 0:
+            torch.mul(tensor, column, out=total)
+        else:
+            total.addcmul_(tensor, column)
+    return total

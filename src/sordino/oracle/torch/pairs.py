@@ -1,0 +1,130 @@
+r"""How one record's gradient of a parameter follows from what went into a layer and the gradient at what came out.
+
+In every layer known here that gradient is bilinear, g = left * right: one side is the gradient e at the layer's output,
+the other its input a. So a record's gradient is a short list of pairs, and so is its difference between two points,
+
+    l1 * r1 - l2 * r2  =  l1 * (r1 - r2)  +  (l1 - l2) * r2,
+
+in which nothing large cancels when the points are near; and so is the gradient of a parameter that is used twice.
+What the product means is the form:
+
+    Matrix     sum_t left_t right_t'     a linear layer, t its positions; an embedding, where left_t is a unit vector
+    Patches    the same, where right_t is the patch of a convolution's input at position t
+    Scale      sum_t left_t . right_t    elementwise: the weight of a normalisation; without a right side, a bias
+
+Norms are bounded from above, so that no record is clipped by a norm that rounding has made too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from sordino.oracle.torch.workspace import Workspace
+
+KEEP = 1 << 25
+"""Bytes of gradients, a row per record of a chunk, that a parameter may keep between measuring and summing."""
+
+_BLOCK = 1 << 21  # bytes of a temporary that is filled for a few records at a time
+
+
+class Pair(NamedTuple):
+    """Two tensors whose first axis counts the records. Whole numbers on the left stand for unit vectors."""
+
+    left: Tensor
+    right: Tensor | None = None
+
+    def part(self, some: slice) -> Pair:
+        return Pair(self.left[some], None if self.right is None else self.right[some])
+
+    def without(self, spoiled: Tensor) -> Pair:
+        """Zeros in place of these records: a weight of zero would leave a NaN what it is."""
+        left = self.left.index_fill(0, spoiled, 0) if self.left.is_floating_point() else self.left
+        return Pair(left, None if self.right is None else self.right.index_fill(0, spoiled, 0))
+
+
+class Form(Protocol):
+    """A product of pairs, added up."""
+
+    def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor | None:
+        """The gradients, records x parameters; None where they would be large, or are not needed."""
+        ...
+
+
+class SummingForm(Form, Protocol):
+    """A form whose gradients need not be written down to be measured and summed."""
+
+    def squares(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
+        """Upper bounds of the squared norms, in float64."""
+        ...
+
+    def add(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
+        """out += sum_i weight_i gradient_i."""
+        ...
+
+
+class Scale:
+    """sum_t left_t . right_t. The positions are `axis` 1 or 2 of three; tensors of two axes have one position."""
+
+    def __init__(self, axis: int) -> None:
+        self.axis = axis
+
+    def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
+        return sum_of(self._row(pair) for pair in pairs)
+
+    def _row(self, pair: Pair) -> Tensor:
+        product = pair.left if pair.right is None else pair.left * pair.right
+        return product if product.ndim == 2 else product.sum(self.axis)
+
+
+def moved(new: Pair, old: Pair) -> list[Pair]:
+    """new - old."""
+    if new.right is None or old.right is None or _same(new.right, old.right):
+        return [Pair(new.left - old.left, new.right)]
+    if _same(new.left, old.left):
+        return [Pair(new.left, new.right - old.right)]
+    if not new.left.is_floating_point():
+        return [new, Pair(old.left, -old.right)]
+    return [Pair(new.left, new.right - old.right), Pair(new.left - old.left, old.right)]
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    if a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride():
+        return True
+    return not a.is_floating_point() and torch.equal(a, b)
+
+
+def square_norms(rows: Tensor, work: Workspace) -> Tensor:
+    """Upper bounds of |row|^2, one per record, in float64."""
+    found = work.remembered(rows)
+    if found is None:
+        n = rows[0].numel()
+        norms = torch.linalg.vector_norm(rows.flatten(1), dim=1).double()
+        found = work.remember(rows, norms.square_().mul_(1 + slack(n, rows.dtype)).add_(lost(n, rows.dtype)))
+    return found
+
+
+def slack(terms: int, dtype: torch.dtype) -> float:
+    """Bounds the relative error of a squared norm that adds up so many products, and of the clipping after it."""
+    return (terms + 16) * torch.finfo(dtype).eps
+
+
+def lost(terms: int, dtype: torch.dtype) -> float:
+    """Bounds what so many products have lost that are too small for the dtype."""
+    return terms * float(torch.finfo(dtype).tiny)
+
+
+def blocks(records: int, bytes_each: int) -> list[slice]:
+    """Ranges of records whose temporaries stay in the cache."""
+    step = max(1, _BLOCK // max(1, bytes_each))
+    return [slice(first, min(first + step, records)) for first in range(0, records, step)]
+
+
+def sum_of(tensors: Iterator[Tensor]) -> Tensor:
+    total = next(tensors)
+    for tensor in tensors:
+        total = total + tensor
+    return total

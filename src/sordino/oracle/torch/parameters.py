@@ -1,0 +1,65 @@
+"""A model's trainable parameters as one flat vector, in the order of `named_parameters`; shared ones stand once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from sordino.problem import NetworkProblem
+
+Array = NDArray[np.float64]
+
+
+class Place(NamedTuple):
+    """Where a parameter stands in the flat vector."""
+
+    name: str
+    parameter: nn.Parameter
+    start: int
+
+    @property
+    def stop(self) -> int:
+        return self.start + self.parameter.numel()
+
+
+def places(model: nn.Module) -> list[Place]:
+    """Every trainable parameter and its place."""
+    found, start = [], 0
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            found.append(Place(name, parameter, start))
+            start = found[-1].stop
+    return found
+
+
+def parameter_count(model: nn.Module) -> int:
+    """The number of trainable parameters: the `dim` of the model's problem."""
+    return sum(place.parameter.numel() for place in places(model))
+
+
+def parameter_vector(model: nn.Module) -> Array:
+    """The trainable parameters as the methods see them."""
+    with torch.no_grad():
+        parts = [place.parameter.detach().reshape(-1).to("cpu", torch.float64) for place in places(model)]
+    return torch.cat(parts).numpy() if parts else np.empty(0)
+
+
+def load_parameters(model: nn.Module, vector: Array) -> None:
+    """Write a flat vector into the model; frozen parameters and buffers stay as they are."""
+    found = places(model)
+    count = found[-1].stop if found else 0
+    if np.shape(vector) != (count,):
+        raise ValueError(f"a vector of shape {np.shape(vector)} for a model of {count} trainable parameters.")
+    values = torch.as_tensor(np.asarray(vector, dtype=np.float64))
+    with torch.no_grad():
+        for place in found:
+            place.parameter.copy_(values[place.start : place.stop].view(place.parameter.shape))
+
+
+def network_problem(model: nn.Module, records: int, name: str = "") -> NetworkProblem:
+    """The public side of training this model on so many records; `name` says what it is, by default its class."""
+    return NetworkProblem(records, parameter_count(model), name or type(model).__name__)

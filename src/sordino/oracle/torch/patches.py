@@ -1,0 +1,118 @@
+"""Gradients of convolutions: outer products of what came out with the patches that went in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.grad import conv2d_weight
+
+from sordino.oracle.torch.pairs import KEEP, Pair, blocks, lost, slack, square_norms, sum_of
+from sordino.oracle.torch.workspace import Workspace
+
+
+class Patches:
+    """sum_t left_t patch_t(right)', from tensors (records, channels out, ..) and (records, channels in, ..)."""
+
+    def __init__(self, layer: nn.Conv1d | nn.Conv2d) -> None:
+        self._groups = layer.groups
+        self._shape = (layer.out_channels, layer.in_channels // layer.groups, *layer.kernel_size)
+        self._flat = len(layer.kernel_size) == 1
+        # one dimension is two with a height of one
+        self._kernel, self._stride, self._dilation = (
+            (1, *given) if self._flat else given for given in (layer.kernel_size, layer.stride, layer.dilation)
+        )
+        self._numbers = layer.weight.numel()
+        self._fill = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+        # functional.pad wants the last axis first: before and after it, then before and after the one ahead of it
+        self._margin = tuple(
+            side
+            for width, padded, apart in zip(
+                reversed(layer.kernel_size), reversed(_padding(layer)), reversed(layer.dilation), strict=True
+            )
+            for side in ((padded, padded) if padded is not None else _same_size(width, apart))
+        )
+
+    def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor | None:
+        records = len(pairs[0].left)
+        if records * self._numbers * work.dtype.itemsize > KEEP:
+            return None
+        rows = work.take(records, self._numbers)
+        for some in self._blocks(pairs):
+            self._products([pair.part(some) for pair in pairs], rows[some], work)
+        return rows
+
+    def squares(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
+        records = len(pairs[0].left)
+        norms = torch.empty(records, dtype=torch.float64, device=work.device)
+        for some in self._blocks(pairs):
+            rows = work.scratch("rows", some.stop - some.start, self._numbers)
+            self._products([pair.part(some) for pair in pairs], rows, work)
+            norms[some] = torch.linalg.vector_norm(rows, dim=1)
+        positions = sum(pair.left[0, 0].numel() for pair in pairs)
+        # the sum is taken anew, from the pairs: rounding is relative to what was added up, at most |left| |patches|,
+        # and every number of the input stands in at most as many patches as the kernel has places
+        places = self._kernel[0] * self._kernel[1]
+        added = sum_of(
+            (square_norms(left, work) * square_norms(right, work) * places).sqrt_() for left, right in map(_both, pairs)
+        )
+        norms.add_(added, alpha=slack(positions, work.dtype))
+        return (
+            norms.square_().mul_(1 + slack(self._numbers, work.dtype)).add_(lost(self._numbers * positions, work.dtype))
+        )
+
+    def add(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
+        for weights, pair in weighted:
+            left, right = _both(pair)
+            scaled = torch.mul(left, weights.view(-1, *[1] * (left.ndim - 1)))
+            image = self._image(right)
+            shape = (self._shape[0], self._shape[1], *self._kernel)
+            gradient = conv2d_weight(image, shape, self._plane(scaled), self._stride, 0, self._dilation, self._groups)
+            out.view(-1).add_(gradient.view(-1))
+
+    def _blocks(self, pairs: Sequence[Pair]) -> list[slice]:
+        left, right = _both(pairs[0])
+        patches = right.shape[1] * self._kernel[0] * self._kernel[1] * left[0, 0].numel()
+        return blocks(len(left), patches * left.element_size())
+
+    def _products(self, pairs: Sequence[Pair], rows: Tensor, work: Workspace) -> None:
+        """left_g patches_g' for every group of channels, written into `rows`."""
+        records, groups = len(rows), self._groups
+        out = rows.view(records * groups, self._shape[0] // groups, -1)
+        for number, (left, right) in enumerate(map(_both, pairs)):
+            image, positions = self._image(right), left[0, 0].numel()
+            patches = work.scratch("patches", records, image.shape[1] * self._kernel[0] * self._kernel[1], positions)
+            torch.ops.aten.im2col.out(image, self._kernel, self._dilation, (0, 0), self._stride, out=patches)
+            torch.baddbmm(
+                out,
+                left.reshape(records * groups, -1, positions),
+                patches.view(records * groups, -1, positions).transpose(1, 2),
+                beta=min(number, 1),
+                out=out,
+            )
+
+    def _image(self, right: Tensor) -> Tensor:
+        padded = functional.pad(right, self._margin, mode=self._fill) if any(self._margin) else right
+        return self._plane(padded)
+
+    def _plane(self, tensor: Tensor) -> Tensor:
+        return tensor.unsqueeze(2) if self._flat else tensor
+
+
+def _both(pair: Pair) -> tuple[Tensor, Tensor]:
+    assert pair.right is not None, "a convolution has two sides"
+    return pair.left, pair.right
+
+
+def _padding(layer: nn.Conv1d | nn.Conv2d) -> tuple[int | None, ...]:
+    """The padding on both sides of every axis; None where it is whatever keeps the size."""
+    if isinstance(layer.padding, str):
+        return tuple(None if layer.padding == "same" else 0 for _ in layer.kernel_size)
+    return tuple(layer.padding)
+
+
+def _same_size(width: int, apart: int) -> tuple[int, int]:
+    total = apart * (width - 1)
+    return total // 2, total - total // 2

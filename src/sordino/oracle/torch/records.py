@@ -1,0 +1,135 @@
+"""Where a network's records lie: arrays, tensors, files mapped into memory, or a data set of PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset, IterableDataset, default_collate
+
+Which = NDArray[np.intp] | slice
+
+
+class Records(Protocol):
+    """Inputs and targets by number. Only those asked for are read."""
+
+    def __len__(self) -> int: ...
+    def some(self, which: Which) -> tuple[Tensor, Tensor]:
+        """Inputs and targets, valid until the next call."""
+        ...
+
+
+class ArrayRecords:
+    """Two arrays or tensors of equal length; an array may be a file mapped into memory."""
+
+    def __init__(self, X: Any, y: Any) -> None:
+        self._parts = [_Rows(part, name) for part, name in ((X, "X"), (y, "y"))]
+        sizes = [len(part) for part in self._parts]
+        if sizes[0] != sizes[1]:
+            raise ValueError(f"X has {sizes[0]} records and y has {sizes[1]}: give one target per record.")
+
+    def __len__(self) -> int:
+        return len(self._parts[0])
+
+    def some(self, which: Which) -> tuple[Tensor, Tensor]:
+        inputs, targets = (part.some(which) for part in self._parts)
+        return inputs, targets
+
+
+class _Rows:
+    def __init__(self, values: Any, name: str) -> None:
+        self._values = values if isinstance(values, Tensor) else np.asanyarray(values)
+        if self._values.ndim == 0:
+            raise ValueError(f"{name} is a single number: give an array with one row per record.")
+        if isinstance(self._values, np.ndarray):
+            if self._values.dtype.kind not in "fiub":
+                raise ValueError(
+                    f"{name} has dtype {self._values.dtype}: records are numbers; encode other values first."
+                )
+            sample = torch.from_numpy(np.empty(0, _native(self._values.dtype)))
+        else:
+            self._values = self._values.detach()
+            sample = self._values[:0]
+        self._held = torch.empty((0, *self._values.shape[1:]), dtype=sample.dtype)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def some(self, which: Which) -> Tensor:
+        # always a copy: a layer that works in place must not reach the records
+        count = len(range(*which.indices(len(self)))) if isinstance(which, slice) else len(which)
+        if len(self._held) < count:
+            self._held = torch.empty((count + count // 8, *self._held.shape[1:]), dtype=self._held.dtype)
+        out = self._held[:count]
+        if isinstance(which, slice):
+            rows = self._values[which]
+            if isinstance(rows, Tensor):
+                out.copy_(rows)
+            else:
+                np.copyto(out.numpy(), rows)
+        elif isinstance(self._values, Tensor):
+            index = torch.from_numpy(which.astype(np.int64, copy=False)).to(self._values.device)
+            if self._values.device == out.device:
+                torch.index_select(self._values, 0, index, out=out)
+            else:
+                return self._values.index_select(0, index)
+        elif self._values.dtype == _native(self._values.dtype):
+            # numbers were checked before: "clip" only spares a second buffer
+            np.take(self._values, which, axis=0, out=out.numpy(), mode="clip")
+        else:
+            np.copyto(out.numpy(), self._values[which])
+        return out
+
+
+def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in this machine's byte order."""
+    return dtype.newbyteorder("=")
+
+
+class DatasetRecords:
+    """A map-style data set whose items are (input, target)."""
+
+    def __init__(self, dataset: Dataset[Any]) -> None:
+        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+            raise ValueError(
+                f"{type(dataset).__name__} has no length: records are drawn by their number, so give a map-style "
+                "data set with __len__ and __getitem__."
+            )
+        self._dataset = dataset
+        self._size = len(dataset)
+
+    def __len__(self) -> int:
+        size = len(self._dataset)
+        if size != self._size:
+            raise ValueError(
+                f"the data set had {self._size} records and now has {size}: a run is accounted for one set of records; "
+                "keep it unchanged until the run has ended."
+            )
+        return size
+
+    def some(self, which: Which) -> tuple[Tensor, Tensor]:
+        numbers = range(*which.indices(self._size)) if isinstance(which, slice) else which.tolist()
+        items = [self._dataset[number] for number in numbers]
+        if not (isinstance(items[0], tuple | list) and len(items[0]) == 2):
+            raise ValueError("the items of a data set must be pairs (input, target).")
+        inputs, targets = default_collate(items)
+        return torch.as_tensor(inputs), torch.as_tensor(targets)
+
+
+def records_of(data: Any) -> Records:
+    """The records behind `data`: a pair (X, y) of arrays or tensors, or a data set of PyTorch."""
+    if isinstance(data, Dataset):
+        records: Records = DatasetRecords(data)
+    elif isinstance(data, tuple | list) and len(data) == 2:
+        records = ArrayRecords(*data)
+    else:
+        raise ValueError(
+            f"data is {type(data).__name__}: give a pair (X, y) of arrays or tensors, or a torch.utils.data.Dataset "
+            "of (input, target)."
+        )
+    if len(records) == 0:
+        raise ValueError("there are no records: a network cannot be trained on an empty data set.")
+    return records

@@ -1,0 +1,77 @@
+"""Notes what goes into every known layer and where its output stands in the graph, call by call."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from sordino.oracle.torch.layers import rule_of
+
+
+class Call(NamedTuple):
+    """One call of a layer: what went in, and what to ask the graph for; `before` counts changes in place."""
+
+    layer: nn.Module
+    a: Tensor
+    shape: torch.Size
+    edge: GradientEdge
+    before: int
+
+    @property
+    def input(self) -> Tensor:
+        if self.a._version != self.before:
+            raise ValueError(
+                f"the input of a {type(self.layer).__name__} layer was changed in place after the layer had used it: "
+                "let the operation that follows work on a copy."
+            )
+        return self.a.detach()
+
+
+class Tape:
+    """Hooks on the known layers of a model that have something to train. Off unless `recording`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._calls: list[Call] | None = None
+        for layer in model.modules():
+            own = layer.parameters(recurse=False)
+            if rule_of(layer) is not None and any(parameter.requires_grad for parameter in own):
+                layer.register_forward_hook(self._note, with_kwargs=True)
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Call]]:
+        calls: list[Call] = []
+        self._calls = calls
+        try:
+            yield calls
+        finally:
+            self._calls = None
+
+    def _note(self, layer: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Tensor) -> None:
+        if self._calls is not None and output.requires_grad:
+            a = args[0] if args else named["input"]
+            # the edge is taken now: an activation that works in place would move the tensor to another one
+            self._calls.append(Call(layer, a, output.shape, get_gradient_edge(output), a._version))
+
+
+def edges_into_parameters(losses: Tensor) -> Counter[Tensor]:
+    """How often the graph behind `losses` uses each leaf."""
+    counts: Counter[Tensor] = Counter()
+    seen, waiting = set(), [losses.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for following, _ in node.next_functions:
+            leaf = getattr(following, "variable", None)
+            if leaf is not None:
+                counts[leaf] += 1
+            else:
+                waiting.append(following)
+    return counts

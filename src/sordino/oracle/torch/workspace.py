@@ -1,0 +1,54 @@
+"""Memory that is asked for once: fresh temporaries cost page faults at every step."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+class Workspace:
+    """Tensors of one dtype and device, given out anew after every `reset` in the order in which they are asked for."""
+
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        self.dtype, self.device = dtype, device
+        self._taken: list[Tensor] = []
+        self._next = 0
+        self._scratch: dict[str, Tensor] = {}
+        self._squares: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def reset(self) -> None:
+        """Everything taken so far may be overwritten."""
+        self._next = 0
+        self._squares.clear()
+
+    def take(self, *shape: int) -> Tensor:
+        """Uninitialised, and nobody else's until the next reset."""
+        if self._next == len(self._taken):
+            self._taken.append(self._room(0))
+        self._taken[self._next] = held = self._large_enough(self._taken[self._next], shape)
+        self._next += 1
+        return held[: math.prod(shape)].view(shape)
+
+    def scratch(self, name: str, *shape: int) -> Tensor:
+        """Uninitialised, and the caller's until somebody asks for the same name."""
+        self._scratch[name] = held = self._large_enough(self._scratch.get(name, self._room(0)), shape)
+        return held[: math.prod(shape)].view(shape)
+
+    def remember(self, of: Tensor, squares: Tensor) -> Tensor:
+        # the tensor is held too, so that its identity cannot pass to another one
+        self._squares[id(of)] = (of, squares)
+        return squares
+
+    def remembered(self, of: Tensor) -> Tensor | None:
+        found = self._squares.get(id(of))
+        return None if found is None else found[1]
+
+    def _large_enough(self, held: Tensor, shape: tuple[int, ...]) -> Tensor:
+        size = math.prod(shape)
+        # batches drawn by coins vary: room for one that is somewhat larger
+        return held if held.numel() >= size else self._room(size + size // 8)
+
+    def _room(self, size: int) -> Tensor:
+        return torch.empty(size, dtype=self.dtype, device=self.device)
