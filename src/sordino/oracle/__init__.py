@@ -15,10 +15,20 @@ if TYPE_CHECKING:
 def linear_oracle(
     X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE
 ) -> LinearOracle:
-    """The oracle of a linear model for records in memory: sparse for a SciPy sparse matrix or array, else dense."""
+    """The oracle of a linear model, by what holds the records.
+
+    Sparse for a SciPy sparse matrix or array; one that reads as it goes for records in files, which bring their targets
+    along, so that `y` is None; else dense.
+    """
     # imported here because the compiler behind the kernels takes a while to load
     from scipy.sparse import issparse
 
+    from sordino.oracle.files.source import Source
+
+    if isinstance(X, Source):
+        from sordino.oracle.files.oracle import StreamedOracle
+
+        return StreamedOracle(X, problem, rows, relation)
     if issparse(X):
         from sordino.oracle.sparse import SparseOracle
 

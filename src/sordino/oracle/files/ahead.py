@@ -1,0 +1,66 @@
+"""The next block is read while the kernels work on this one."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_PATIENCE = 0.05
+"""Seconds after which a thread that waits for room looks whether anybody is still interested."""
+
+
+@dataclass(frozen=True)
+class _Failed:
+    error: BaseException
+
+
+_END = object()
+
+
+def ahead(items: Iterator[T]) -> closing[Generator[T]]:
+    """The same items, to be used in a `with`: a thread makes the one after the next while one is in use.
+
+    At most three are alive, so an item may be written where the third before it was.
+    """
+    return closing(_ahead(items))
+
+
+def _ahead(items: Iterator[T]) -> Generator[T]:
+    ready: queue.Queue[Any] = queue.Queue(maxsize=1)
+    stopped = threading.Event()
+
+    def put(item: Any) -> None:
+        while not stopped.is_set():
+            try:
+                ready.put(item, timeout=_PATIENCE)
+            except queue.Full:
+                continue
+            return
+
+    def make() -> None:
+        try:
+            for item in items:
+                put(item)
+                if stopped.is_set():
+                    return
+        except BaseException as error:
+            put(_Failed(error))
+        else:
+            put(_END)
+
+    thread = threading.Thread(target=make, name="sordino-read", daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not _END:
+            if isinstance(item, _Failed):
+                raise item.error
+            yield item
+    finally:
+        stopped.set()
+        thread.join()

@@ -1,0 +1,96 @@
+"""A table of Parquet or Arrow files, encoded by its public schema while it is read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sordino.oracle.files.folder import Cursor, TableFiles
+from sordino.oracle.files.source import AS_GIVEN, Coding, block_rows, identity, with_coding
+from sordino.tabular.encode import WIDEST_DENSE, encode_features, encode_target
+from sordino.tabular.read import require_columns
+
+if TYPE_CHECKING:
+    from sordino.tabular.schema import Schema
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedTable:
+    """Rows of the schema's encoding: dense, or sparse where it is wide. No row depends on another."""
+
+    path: str | os.PathLike[str]
+    schema: Schema
+    coding: Coding = AS_GIVEN
+
+    def __post_init__(self) -> None:
+        require_columns(self.columns, self.names, str(self.path))
+
+    @cached_property
+    def files(self) -> TableFiles:
+        return TableFiles.open(self.path)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns of the files."""
+        return tuple(name.strip() for name in self.files.schema.names)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """That the schema speaks of."""
+        return (*self.schema.columns, self.schema.target.column)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.files.records, self.schema.width
+
+    @property
+    def block(self) -> int:
+        # a sparse row has one entry per column of the table
+        wide = self.schema.width > WIDEST_DENSE
+        return block_rows(len(self.schema.columns) if wide else self.schema.width)
+
+    @property
+    def identity(self) -> bytes:
+        return identity(self.files.stamps, self.schema.to_toml())
+
+    def coded(self, coding: Coding) -> Self:
+        return with_coding(self, coding)
+
+    def check(self) -> int:
+        strange = 0
+        with self.reader() as reader:
+            for start in range(0, self.shape[0], self.block):
+                _, y = reader.rows(start, min(start + self.block, self.shape[0]), None)
+                strange += int(np.isnan(y).sum())
+        return strange
+
+    @contextmanager
+    def reader(self) -> Iterator[EncodedReader]:
+        raw = [self.files.schema.names[self.names.index(name)] for name in self.columns]
+        with self.files.cursor(raw, self.block) as cursor:
+            yield EncodedReader(self, raw, cursor)
+
+
+class EncodedReader:
+    def __init__(self, table: EncodedTable, raw: Sequence[str], cursor: Cursor) -> None:
+        self._table, self._raw, self._cursor = table, list(raw), cursor
+
+    def rows(self, start: int, stop: int, which: Index | None) -> tuple[Any, Array]:
+        pieces = [
+            piece.select(self._raw) if some is None else piece.select(self._raw).take(some)
+            for _, piece, some in self._cursor.slices(start, stop, which)
+        ]
+        schema = self._table.schema
+        table = pa.Table.from_batches(pieces).rename_columns(list(self._table.columns))
+        return encode_features(schema, table), self._table.coding.numbers(encode_target(schema, table))

@@ -1,0 +1,150 @@
+"""Numbers in the columns of Parquet or Arrow files, as a source of records."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, block_rows, identity, with_coding
+
+if TYPE_CHECKING:
+    from sordino.oracle.files.folder import Cursor, TableFiles
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+_PIECE = 1 << 19
+"""Numbers that are decoded at once: few enough to be still in the cache when they are put in their rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The records of a Parquet or Arrow file, or of a folder of them, which may be larger than memory.
+
+    `features` names columns of numbers, or of number lists of one fixed length; None is every column but the target.
+    A missing number is not a number, and counts as it does in memory: a record with one among its features keeps only
+    its constant column, and a record without a target counts for nothing.
+    """
+
+    path: str | os.PathLike[str]
+    target: str
+    features: Sequence[str] | None = None
+    coding: Coding = AS_GIVEN
+
+    def __post_init__(self) -> None:
+        if isinstance(self.features, str):
+            raise TypeError(f"features is the text {self.features!r}: give a list of column names.")
+        self.names, self.widths  # noqa: B018  whatever is wrong with the files is said here
+
+    @cached_property
+    def files(self) -> TableFiles:
+        try:
+            from sordino.oracle.files.folder import TableFiles
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"{error.name} is needed for Parquet and Arrow files: pip install 'sordino[files]'.", name=error.name
+            ) from None
+        return TableFiles.open(self.path)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the features."""
+        there = self.files.schema.names
+        names = [name for name in there if name != self.target] if self.features is None else list(self.features)
+        for name in (*names, self.target):
+            if name not in there:
+                close = difflib.get_close_matches(name, there, 1)
+                hint = f" Did you mean {close[0]!r}?" if close else ""
+                raise ValueError(f"{self.path} has no column {name!r}.{hint}")
+        if self.target in names or len(set(names)) < len(names) or not names:
+            raise ValueError(
+                f"the features are {', '.join(map(repr, names)) or 'none'}: name one column at least, each once, and "
+                f"not the target {self.target!r}."
+            )
+        return tuple(names)
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """How many features each of the columns is."""
+        from sordino.oracle.files.arrow import list_width
+
+        schema, widths = self.files.schema, []
+        for name in self.names:
+            width = list_width(schema.field(name).type)
+            if width is None:
+                raise ValueError(
+                    f"column {name!r} of {self.path} holds {schema.field(name).type} values: features must be numbers. "
+                    "Leave it out of `features`, or describe the table with a schema (see `sordino schema`)."
+                )
+            widths.append(width)
+        return tuple(widths)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.files.records, sum(self.widths)
+
+    @property
+    def block(self) -> int:
+        return block_rows(self.shape[1])
+
+    @property
+    def identity(self) -> bytes:
+        return identity(self.files.stamps, self.names, self.target)
+
+    def coded(self, coding: Coding) -> Self:
+        from sordino.oracle.files.arrow import is_number
+
+        kind = self.files.schema.field(self.target).type
+        if isinstance(coding, InUnits) and not is_number(kind):
+            raise ValueError(f"the target {self.target!r} of {self.path} holds {kind} values: numbers are needed.")
+        return with_coding(self, coding)
+
+    def check(self) -> int:
+        if not isinstance(self.coding, Labels):
+            return 0
+        with self.files.cursor([self.target], 1 << 16) as cursor:
+            pieces = cursor.slices(0, self.files.records, None)
+            return sum(int(np.isnan(self.coding.cells(piece.column(0))).sum()) for _, piece, _ in pieces)
+
+    @contextmanager
+    def reader(self) -> Iterator[TableReader]:
+        rows = max(1024, _PIECE // self.shape[1])
+        with self.files.cursor([*self.names, self.target], rows) as cursor:
+            yield TableReader(self, cursor)
+
+
+class TableReader:
+    """Columns side by side become rows one after the other."""
+
+    def __init__(self, table: Table, cursor: Cursor) -> None:
+        from sordino.oracle.files.arrow import is_single
+
+        schema = table.files.schema
+        # single precision where nothing is lost by it
+        kind = np.float32 if all(is_single(schema.field(name).type) for name in table.names) else np.float64
+        self._table, self._cursor = table, cursor
+        self._columns = list(zip(table.names, np.cumsum([0, *table.widths]), table.widths, strict=False))
+        size = (min(table.block, table.shape[0]), table.shape[1])
+        # three: one in use, one that is ready, one that is being read
+        self._buffers = cycle([np.empty(size, dtype=kind) for _ in range(3)])
+
+    def rows(self, start: int, stop: int, which: Index | None) -> tuple[NDArray[Any], Array]:
+        from sordino.oracle.files.arrow import column_into
+
+        count = stop - start if which is None else len(which)
+        X, y = next(self._buffers)[:count], np.empty(count)
+        for place, piece, some in self._cursor.slices(start, stop, which):
+            for name, first, width in self._columns:
+                column_into(piece.column(name), some, X[place, first : first + width])
+            targets = piece.column(self._table.target)
+            y[place] = self._table.coding.cells(targets if some is None else targets.take(some))
+        return X, y
