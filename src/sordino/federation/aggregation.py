@@ -1,0 +1,84 @@
+"""Adding up what several members hold, and opening nothing but the sum."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.federation.joint import JointSampler
+from sordino.federation.mesh import Traffic
+from sordino.privacy.randomness import Stream
+
+Whole = NDArray[np.int64]
+
+
+class Aggregation(Protocol):
+    """One process's end of a secure sum.
+
+    Members are numbered 0, 1, ..: the owners, and behind them the servers of a committee, if there is one. Every
+    process makes the same calls in the same order.
+    """
+
+    @property
+    def members(self) -> int: ...
+
+    @property
+    def local(self) -> tuple[int, ...]:
+        """The members this process speaks for: one of them, or all in a rehearsal on one machine."""
+        ...
+
+    @property
+    def limit(self) -> int:
+        """A sum is exact up to this magnitude. Beyond it wraps around, which tells nobody more than the sum."""
+        ...
+
+    @property
+    def tolerates(self) -> int:
+        """How many members may pool all they saw and still know nothing but the sum."""
+        ...
+
+    @property
+    def traffic(self) -> Traffic: ...
+
+    def tell(self, message: bytes) -> tuple[bytes, ...]:
+        """What every member had to say in public, by its number; this process's members all say `message`."""
+        ...
+
+    def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
+        """The sum over all members, opened to all of them. `values` has a row for each local member.
+
+        With `joint`, a whole number that nobody knows is added to every coordinate before the sum is opened.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class InTheOpen:
+    """All members in this process, added up in plain sight: for tests, and to compare a secure sum with."""
+
+    limit = 1 << 62
+
+    def __init__(self, members: int, stream: Stream | None = None) -> None:
+        """`stream` draws what nobody may know in a true federation."""
+        self.members = members
+        self.local = tuple(range(members))
+        self.tolerates = 0
+        self.traffic = Traffic()
+        self._stream = stream
+
+    def tell(self, message: bytes) -> tuple[bytes, ...]:
+        return (message,) * self.members
+
+    def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
+        total: Whole = np.asarray(values, dtype=np.int64).sum(axis=0)
+        if joint is None:
+            return total
+        if self._stream is None:
+            raise ValueError("joint noise needs random bits: give InTheOpen a stream to draw them from.")
+        return total + joint.draw(total.shape, self._stream)
+
+    def close(self) -> None:
+        pass

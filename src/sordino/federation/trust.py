@@ -1,0 +1,85 @@
+"""Who adds the noise, who holds the shares, and how many may pool what they know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from sordino.federation.noise import DistributedGaussian, JointGaussian, SharedNoise
+from sordino.privacy.events import Approximate, Gaussian
+from sordino.privacy.noise import GaussianNoise, Noise
+
+Mode = Literal["distributed", "committee", "joint"]
+"""Every owner adds a share of the noise; three servers do; or coins that all toss together."""
+
+SERVERS = 3
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Owners are members 0, 1, ..; a committee's servers come behind them.
+
+    `colluders` is how many owners may pool everything they saw, their own noise included: at least one, since an owner
+    knows its own. In a committee any number of owners may do so, together with one server.
+    """
+
+    owners: int
+    mode: Mode = "distributed"
+    colluders: int = 1
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise ValueError(f"mode is {self.mode!r}: it must be one of {', '.join(map(repr, get_args(Mode)))}.")
+        least = {"distributed": 2, "committee": 1, "joint": 3}[self.mode]
+        if self.owners < least:
+            raise ValueError(f"{self.owners} owners: {self.mode} noise needs at least {least}.")
+        if self.mode == "committee" and self.colluders != 1:
+            raise ValueError(
+                f"colluders is {self.colluders}: of a committee's three servers exactly one may collude (with any "
+                "number of owners)."
+            )
+        most = (self.owners - 1) // 2 if self.mode == "joint" else self.owners - 1
+        if self.mode != "committee" and not 1 <= self.colluders <= most:
+            raise ValueError(
+                f"colluders is {self.colluders} of {self.owners} owners: {self.mode} noise protects against at least "
+                f"1 (an owner knows what it added itself) and at most {most}."
+            )
+
+    @property
+    def members(self) -> int:
+        return self.owners + (SERVERS if self.mode == "committee" else 0)
+
+    @property
+    def makers(self) -> tuple[int, ...]:
+        """Who adds noise."""
+        return self.holders
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """Who holds shares of the sum."""
+        first = self.owners if self.mode == "committee" else 0
+        return tuple(range(first, self.members))
+
+    def realise(self, noise: Noise) -> SharedNoise:
+        """Shared noise whose event is no worse than the planned one, or a sentence why there is none."""
+        if not isinstance(noise, GaussianNoise):
+            raise ValueError(
+                f"{type(noise).__name__} cannot be shared among owners: a federation adds Gaussian noise; give the "
+                "budget a delta, and use a method that perturbs gradients."
+            )
+        kind = JointGaussian if self.mode == "joint" else DistributedGaussian
+        shared = kind.covering(noise, len(self.makers), self.colluders)
+        require_cover(shared.event, noise.event)
+        return shared
+
+
+def require_cover(done: Approximate, planned: Approximate) -> None:
+    """What is done must be at least as private as what was planned, in noise and in distance."""
+    if not (isinstance(done.event, Gaussian) and isinstance(planned.event, Gaussian)):
+        raise TypeError("only Gaussian releases can be compared.")
+    if done.event.multiplier < planned.event.multiplier or done.distance > planned.distance:
+        raise ValueError(
+            f"the owners' noise (multiplier {done.event.multiplier:.9g}, distance {done.distance:.3g}) is less private "
+            f"than the plan's (multiplier {planned.event.multiplier:.9g}, distance {planned.distance:.3g}): nothing was "
+            "run, because no certificate could be given."
+        )
