@@ -94,6 +94,7 @@ class Keeper:
         """The number under which a ledger has set the run's budget aside."""
         self._held: Held | None = None
         self._story = Story()
+        self._state: Any = None
         self._first = self._now = self._kept = 0
 
     @contextmanager
@@ -114,6 +115,9 @@ class Keeper:
             self.reservation = self._story.reservation
             with kept_by(self):
                 yield
+            # what a run returns is seen: a run that stopped at a round it drew is kept as it is then
+            if self._kept < self._now:
+                self._write(self._state, self._now)
 
     @property
     def seeded(self) -> bool:
@@ -152,7 +156,7 @@ class Keeper:
         return range(self._first, self.last)
 
     def keep(self, state: Any, done: int, planned: int) -> None:
-        self._now = done
+        self._now, self._state = done, state
         every = self._every(planned)
         if self._held is not None and (done == self.last or done - self._kept >= every):
             self._write(state, done)

@@ -1,0 +1,234 @@
+r"""`fit`: a model, a loss and a data set to private weights and their certificate.
+
+    result = fit(
+        model, nn.CrossEntropyLoss(reduction="none"), dataset,
+        method=DPAdam(step_size=1e-3, clip=1.0), budget=Budget(3.0, 1e-5), epochs=20, batch_size=512,
+    )
+
+Batches are drawn by the library, because the guarantee rests on how they are drawn: there is no data loader. The noise
+is the least that keeps all steps within the budget. Where the method brings a noise multiplier of its own, the run ends
+at the last step that the budget allows, which is known before it begins.
+
+A record whose gradient is not a number contributes nothing to its batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.utils.data import DataLoader
+
+from sordino import checkpoint as keeping
+from sordino import wire
+from sordino.budget import Budget, Relation
+from sordino.certificate import Certificate
+from sordino.checkpoint import Checkpoint, Keeper, Resume
+from sordino.oracle.torch import TorchOracle
+from sordino.oracle.torch.parameters import load_parameters, parameter_count, parameter_vector, places
+from sordino.penalties import Ridge
+from sordino.privacy.accountants import guarantee
+from sordino.privacy.randomness import Randomness
+from sordino.problem import NetworkProblem
+from sordino.torch.callbacks import Callback, Moment
+from sordino.train import PrivacyWarning, train
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The model, its weights loaded in place, and what was guaranteed."""
+
+    model: nn.Module
+    certificate: Certificate
+
+
+def fit(
+    model: nn.Module,
+    loss: Any,
+    dataset: Any,
+    *,
+    method: Any,
+    budget: Budget,
+    epochs: float | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    weight_decay: float = 0.0,
+    records: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    resume: Resume = False,
+    random_state: int | None = None,
+) -> Fitted:
+    """Train `model` on `dataset` within `budget`, and load the private weights into it.
+
+    Parameters
+    ----------
+    model : its trainable parameters are trained, its device and dtype are kept, its initial weights must not come from
+        the records.
+    loss : of a batch of outputs and targets, one number per record (`reduction="none"`).
+    dataset : a `torch.utils.data.Dataset` with a length, or a pair of arrays or tensors (inputs, targets).
+    method : `DPSGD`, `DPAdam`, `DPRMSProp`, `RecursiveMomentum` or `RandomRoundSGD` with a clip and a step size.
+    budget : epsilon, delta and the relation.
+    epochs, steps : how long to train; one of them, unless the method says it. An epoch is n / batch_size steps.
+    batch_size : the expected number of records in a step.
+    weight_decay : strength of the penalty (weight_decay / 2) |w|^2.
+    records : with "add_remove", a public stand-in for the number of records.
+    callbacks : each called after every step with a `Moment`.
+    checkpoint : a folder, or a `Checkpoint` that also says how often; `resume` True goes on with the run in it, "auto"
+        goes on if there is one.
+    random_state : `None`, or a seed for tests, which marks the certificate as not private.
+
+    Inside `charged_to(ledger, name)` the run is charged to that data set.
+    """
+    data = _records(dataset)
+    n, counted = _public_count(records, len(data[0] if isinstance(data, tuple) else data), budget.relation)
+    problem = NetworkProblem(n, max(1, parameter_count(model)), describe(model, loss), Ridge(weight_decay))
+    method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, n))
+    oracle = TorchOracle(model, loss, data, problem, budget.relation)
+    place = _place(checkpoint, resume)
+    keeper = Keeper(place, [partial(_call, callback, model) for callback in callbacks])
+    trained = train(
+        problem,
+        budget,
+        method,
+        oracle,
+        _randomness(random_state, place),
+        enforced=("every record's gradient is clipped to the method's clip, and counts as zero where it is no number",),
+        assumed=(
+            "the architecture, the initial weights and all settings were chosen without looking at the records",
+            counted,
+        ),
+        notes=notes,
+        start=parameter_vector(model),
+        keeper=keeper if callbacks or place else None,
+    )
+    load_parameters(model, trained.weights)
+    return Fitted(model, trained.certificate)
+
+
+def describe(model: nn.Module, loss: Any) -> str:
+    """An architecture in a line: its class, its size, a digest of its layers, and the loss. No weights are in it."""
+    kind = type(model)
+    layers = [str(model), [[place.name, list(place.parameter.shape)] for place in places(model)]]
+    mark = hashlib.sha256(wire.digest([kind.__module__, kind.__qualname__, layers]).encode()).hexdigest()[:16]
+    return f"{kind.__name__} of {parameter_count(model)} weights (layers {mark}), {_name(loss)}"
+
+
+def _name(loss: Any) -> str:
+    return str(getattr(loss, "__name__", type(loss).__name__))
+
+
+def _call(callback: Callback, model: nn.Module, moment: keeping.Moment) -> None:
+    callback(Moment(moment, model))
+
+
+def _records(dataset: Any) -> Any:
+    if isinstance(dataset, DataLoader):
+        raise TypeError(
+            "dataset is a DataLoader: pass the Dataset itself. Batches are drawn by the library, because the "
+            "guarantee rests on how they are drawn; batch_size says how large they are."
+        )
+    if isinstance(dataset, tuple | list) and len(dataset) == 2:
+        return tuple(dataset)
+    if not hasattr(dataset, "__len__"):
+        raise TypeError(
+            f"dataset is a {type(dataset).__name__} without a length: records are drawn by their number, so give a "
+            "map-style Dataset with __len__ and __getitem__, or a pair of arrays."
+        )
+    return dataset
+
+
+def _public_count(given: int | None, actual: int, relation: Relation) -> tuple[int, str]:
+    if relation is Relation.REPLACE_ONE:
+        if given not in (None, actual):
+            raise ValueError(
+                f"records is {given}, but there are {actual}: under replace_one the number of records is public and is "
+                "counted; leave `records` out."
+            )
+        return actual, f"the number of records, {actual}, is public"
+    if given is None:
+        raise ValueError(
+            "records is required with relation='add_remove', where the true number of records is private: give a "
+            "public stand-in of about the same size."
+        )
+    return given, f"{given} is a public stand-in for the number of records"
+
+
+def _complete(method: Any, epochs: float | None, steps: int | None, batch_size: int | None, n: int) -> Any:
+    """The method with its batch size and number of steps filled in."""
+    names = {field.name for field in fields(method)} if hasattr(method, "__dataclass_fields__") else set()
+    if not {"steps", "batch_size"} <= names:
+        raise TypeError(
+            f"method is {method!r}: a network is trained with DPSGD, DPAdam, DPRMSProp, RecursiveMomentum or "
+            "RandomRoundSGD."
+        )
+    if epochs is not None and steps is not None:
+        raise ValueError(f"epochs is {epochs} and steps is {steps}: give one of them.")
+    length = steps if epochs is None else epochs
+    for name, given, own in (("batch_size", batch_size, method.batch_size), ("epochs or steps", length, method.steps)):
+        if given is None and own is None:
+            raise ValueError(f"{name} is missing: give it to fit, or to {type(method).__name__}.")
+        if given is not None and own is not None:
+            raise ValueError(f"{name} is given twice, to fit and to {type(method).__name__}: leave one out.")
+    b = method.batch_size if batch_size is None else batch_size
+    if not 1 <= b <= n:
+        raise ValueError(f"batch_size is {b}: it must lie between 1 and the {n} records.")
+    if epochs is not None:
+        if not (math.isfinite(epochs) and epochs > 0):
+            raise ValueError(f"epochs is {epochs}: it must be positive.")
+        steps = math.ceil(epochs * n / b)
+    return replace(method, batch_size=b, steps=method.steps if steps is None else steps)
+
+
+def _within(budget: Budget, problem: NetworkProblem, method: Any) -> tuple[Any, tuple[str, ...]]:
+    """The method, with fewer steps where its own noise allows no more within the budget."""
+    if getattr(method, "noise_multiplier", None) is None:
+        return method, ()
+
+    def fits(steps: int) -> bool:
+        event = replace(method, steps=steps).plan(problem, budget).event
+        return guarantee(event, budget.delta, budget.relation).epsilon <= budget.epsilon
+
+    if fits(method.steps):
+        return method, ()
+    low, high = 0, method.steps
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    if low == 0:
+        raise ValueError(
+            f"noise_multiplier is {method.noise_multiplier:g}: a single step would cost more than epsilon "
+            f"{budget.epsilon:g} at delta {budget.delta:g}; leave it out, and the noise is what the budget needs."
+        )
+    sentence = (
+        f"With the noise multiplier {method.noise_multiplier:g} the budget allows {low} of the {method.steps} steps "
+        "asked for, and so many are taken."
+    )
+    warnings.warn(sentence, PrivacyWarning, stacklevel=3)
+    return replace(method, steps=low), (sentence,)
+
+
+def _place(checkpoint: str | os.PathLike[str] | Checkpoint | None, resume: Resume) -> Checkpoint | None:
+    if checkpoint is None:
+        if resume is not False:
+            raise ValueError(f"resume is {resume!r} without a checkpoint: name the folder of the run to go on with.")
+        return None
+    if isinstance(checkpoint, Checkpoint):
+        return checkpoint if resume is False else replace(checkpoint, resume=resume)
+    return Checkpoint(Path(checkpoint), resume=resume)
+
+
+def _randomness(seed: int | None, place: Checkpoint | None) -> Randomness:
+    if seed is None:
+        return Randomness.system()
+    # a part that goes on draws other noise than the parts before it
+    before = 0 if place is None else place.resumes
+    return Randomness.seeded(seed if before == 0 else int(wire.digest([seed, before]), 16))
