@@ -22,7 +22,7 @@ _EVERY = np.empty(0, dtype=np.intp)
 # from this many scores per record on, matrix products beat one fused pass per model
 _STACK = 8
 # numbers of the matrix in a task of the fused pass; numbers and scores in a block of the matrix products
-_TASK, _BLOCK = 1 << 18, 1 << 16
+_TASK, _BLOCK = 1 << 18, 1 << 18
 # scores per record that a task of the matrix products takes on
 _SCORES = 512
 
@@ -163,7 +163,7 @@ class DenseOracle(InMemoryOracle):
     def _tasks(self, count: int, scores: int) -> tuple[list[tuple[slice, int, list[tuple[int, int]]]], int]:
         """(scores, accumulator, blocks of rows) of every task, and the number of accumulators.
 
-        A block of rows with its scores fits the second cache, however many models there are.
+        A block of rows with its scores stays near the second cache's size, however many models there are.
         """
         size = min(max(_BLOCK // (self._X.shape[1] + min(scores, _SCORES) + 1), 64), 2048)
         blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
