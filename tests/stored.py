@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather
@@ -22,7 +24,7 @@ def lists(X, y):
 def cut(table, parts):
     """Into `parts` tables of different lengths."""
     edges = (np.linspace(0, 1, parts + 1) ** 2 * table.num_rows).astype(int)
-    return [table.slice(a, b - a) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [table.slice(a, b - a) for a, b in pairwise(edges)]
 
 
 def parquet(folder, X, y):

@@ -14,8 +14,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from sordino.estimators.linear import Settings, fit_linear
+from sordino.estimators.linear import Settings, fit_linear, require_own_targets
 from sordino.losses import Hinge, Logistic, Loss, Softmax
+from sordino.oracle.files.source import Labels, Source
 from sordino.train import PrivacyWarning
 
 
@@ -47,19 +48,18 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.l2 = l2
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
-        check_classification_targets(y)
-        labels = column_or_1d(y, warn=True)
-        classes, known = _classes(self.classes, labels)
-        codes = _encode(labels, classes)
-        loss, binary = self._loss(len(classes)), len(classes) == 2
+    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
+        """`X` may be records in files, `sordino.files.Table` or `Arrays`, which bring their targets along."""
+        if isinstance(X, Source):
+            features, targets, classes, known = self._from_files(X, y)
+        else:
+            features, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+            check_classification_targets(y)
+            labels = column_or_1d(y, warn=True)
+            classes, known = _classes(self.classes, labels)
+            targets = _values(classes)[_encode(labels, classes)]
         self.coef_, self.intercept_, trained = fit_linear(
-            X,
-            np.where(codes == 1, 1.0, -1.0) if binary else codes.astype(np.float64),
-            loss,
-            _settings(self),
-            assumed=(known,),
+            features, targets, self._loss(len(classes)), _settings(self), assumed=(known,)
         )
         self.classes_ = classes
         self.certificate_, self.chosen_ = trained.certificate, trained.chosen
@@ -76,6 +76,16 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[chosen]
         return labels
+
+    def _from_files(self, X: Source, y: Any) -> tuple[Source, None, NDArray[Any], str]:
+        require_own_targets(y)
+        if self.classes is None:
+            raise ValueError("classes is required for records in files: the labels, which are not read from them.")
+        classes, known = _classes(self.classes, np.empty(0))
+        source = X.coded(Labels(tuple(classes.tolist()), tuple(_values(classes).tolist())))
+        _require_known(source.check(), X.shape[0], classes)
+        self.n_features_in_ = X.shape[1]
+        return source, None, classes, known
 
     def _loss(self, classes: int) -> Loss:
         raise AssertionError("a subclass names its loss")
@@ -167,10 +177,18 @@ def _classes(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArray
 
 def _encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     codes = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
-    strange = int((classes[codes] != labels).sum())
+    _require_known(int((classes[codes] != labels).sum()), len(labels), classes)
+    return codes
+
+
+def _require_known(strange: int, records: int, classes: NDArray[Any]) -> None:
     if strange:
         raise ValueError(
-            f"{strange} of {len(labels)} labels are not among the {len(classes)} given classes: "
+            f"{strange} of {records} labels are not among the {len(classes)} given classes: "
             "add the missing classes, or drop those records by a rule that does not look at the others."
         )
-    return codes
+
+
+def _values(classes: NDArray[Any]) -> NDArray[np.float64]:
+    """What a loss is given for each class: -1 and 1, or 0, 1, 2 .. for more than two."""
+    return np.array([-1.0, 1.0]) if len(classes) == 2 else np.arange(float(len(classes)))

@@ -46,16 +46,19 @@ class Settings:
 
 def fit_linear(
     X: Any,
-    y: NDArray[np.float64],
+    y: NDArray[np.float64] | None,
     loss: Loss,
     settings: Settings,
     domain: Domain | None = None,
     enforced: tuple[str, ...] = (),
     assumed: tuple[str, ...] = (),
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], Trained]:
-    """Coefficients (outputs x features) and intercepts for raw rows, and what `train` returned."""
+    """Coefficients (outputs x features) and intercepts for raw rows, and what `train` returned.
+
+    Records in files have their targets with them: `y` is None.
+    """
     rows = Rows(settings.row_norm, INTERCEPT if settings.fit_intercept else 0.0)  # type: ignore[arg-type]
-    records, counted = _public_count(settings, len(y))
+    records, counted = _public_count(settings, X.shape[0])
     if records < 2:
         raise ValueError(f"n_samples={records}: a model of one record would be about that record; give more.")
     delta = 1 / records**2 if settings.delta is None else settings.delta
@@ -134,7 +137,13 @@ def _randomness(random_state: int | None) -> Randomness:
     return Randomness.seeded(int(random_state))
 
 
-def _earlier_releases(X: Any, y: NDArray[np.float64]) -> tuple[str, ...]:
+def require_own_targets(y: Any) -> None:
+    """For records in files."""
+    if y is not None:
+        raise ValueError("records in files bring their targets along, and y was given too: leave it out.")
+
+
+def _earlier_releases(X: Any, y: NDArray[np.float64] | None) -> tuple[str, ...]:
     count = count_release(X, y)
     if count == 1:
         return ()

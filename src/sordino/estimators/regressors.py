@@ -12,8 +12,9 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sordino.domains import Ball, Domain
-from sordino.estimators.linear import Settings, fit_linear
+from sordino.estimators.linear import Settings, fit_linear, require_own_targets
 from sordino.losses import EpsilonInsensitive, Huber, Loss, Pinball, Squared
+from sordino.oracle.files.source import InUnits, Source
 from sordino.train import Trained
 
 
@@ -22,13 +23,23 @@ class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     target_bound: float | None
 
-    def fit(self, X: Any, y: Any) -> Self:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=True)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """`X` may be records in files, `sordino.files.Table` or `Arrays`, which bring their targets along."""
         unit = self._unit()
-        loss, domain = self._loss(unit), self._domain(X.shape[1])
+        if isinstance(X, Source):
+            require_own_targets(y)
+            features, targets = X.coded(InUnits(unit)), None
+            features.check()
+            self.n_features_in_ = X.shape[1]
+        else:
+            features, y = validate_data(
+                self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=True
+            )
+            targets = np.asarray(y, dtype=float) / unit
+        loss, domain = self._loss(unit), self._domain(features.shape[1])
         coefficients, intercepts, trained = fit_linear(
-            X,
-            np.asarray(y, dtype=float) / unit,
+            features,
+            targets,
             loss,
             Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__}),
             domain,

@@ -20,12 +20,15 @@ _seen: Counter[bytes] = Counter()
 _ROWS = 256
 
 
-def count_release(X: Any, y: NDArray[np.float64]) -> int:
+def count_release(X: Any, y: NDArray[np.float64] | None) -> int:
     """1 for records not met before, 2 the second time, and so on."""
-    rows = np.linspace(0, len(y) - 1, num=min(_ROWS, len(y)), dtype=int)
-    sample = np.asarray(X[rows].todense() if hasattr(X, "todense") else X[rows])
     mark = hashlib.blake2b(key=_secret)
-    for part in (np.array(X.shape), np.ascontiguousarray(sample, dtype=float), np.asarray(y[rows], dtype=float)):
-        mark.update(part.tobytes())
+    if y is None:
+        mark.update(X.identity)
+    else:
+        rows = np.linspace(0, len(y) - 1, num=min(_ROWS, len(y)), dtype=int)
+        sample = np.asarray(X[rows].todense() if hasattr(X, "todense") else X[rows])
+        for part in (np.array(X.shape), np.ascontiguousarray(sample, dtype=float), np.asarray(y[rows], dtype=float)):
+            mark.update(part.tobytes())
     _seen[mark.digest()] += 1
     return _seen[mark.digest()]

@@ -62,7 +62,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.held_out = held_out
         self.score_clip = score_clip
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         settings = _settings(self.estimator, self.param_grid)
         method = RepeatedSelection(settings, self.mean_runs, self.law, self.held_out, self.score_clip)
         self.best_estimator_ = clone(self.estimator).set_params(method=method).fit(X, y)

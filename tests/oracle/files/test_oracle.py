@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,38 +9,15 @@ import pytest
 
 import plain_gradients as plain
 import stored
-from sordino.budget import Budget, Relation
 from sordino.domains import Ball
 from sordino.losses import Hinge, Logistic, MoreauSmoothed, Softmax, Squared
-from sordino.methods import (
-    DPSGD,
-    METHODS,
-    AdaptiveGradientDescent,
-    ApproximateMinimaPerturbation,
-    BassilySmithThakurta,
-    DPAdam,
-    DPRMSProp,
-    NoisyGradientDescent,
-    NoisySGD,
-    ObjectivePerturbation,
-    OutputPerturbation,
-    PermutationSGD,
-    ProximalSmoothing,
-    RandomRoundSGD,
-    RecursiveMomentum,
-    RepeatedSelection,
-    Setting,
-)
 from sordino.oracle import linear_oracle
 from sordino.oracle.files import source as source_module
 from sordino.oracle.files.oracle import StreamedOracle
-from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
+from sordino.oracle.query import ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
-from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.penalties import Ridge
-from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
-from sordino.privacy.selection import NoisyMinimum
 from sordino.problem import Problem
 
 RECORDS, FEATURES = 1037, 5
@@ -141,26 +117,3 @@ def test_many_blocks(tmp_path, loss, monkeypatch):
         for key, answer in found.items():
             np.testing.assert_allclose(answer, memory[key], rtol=1e-12, atol=1e-12, err_msg=str(key))
             np.testing.assert_array_equal(answer, first[key], err_msg=str((name, key)))
-
-
-SETTINGS = {
-    "OutputPerturbation": OutputPerturbation(5),
-    "ObjectivePerturbation": ObjectivePerturbation(),
-    "NoisyGradientDescent": NoisyGradientDescent(5),
-    "NoisySGD": NoisySGD(5, 50),
-    "RandomRoundSGD": RandomRoundSGD(),
-    "DPSGD": DPSGD(),
-    "DPRMSProp": DPRMSProp(),
-    "DPAdam": DPAdam(),
-    "RecursiveMomentum": RecursiveMomentum(),
-    "ProximalSmoothing": ProximalSmoothing(NoisyGradientDescent(5)),
-    "BassilySmithThakurta": BassilySmithThakurta(50, 5),
-    "ApproximateMinimaPerturbation": ApproximateMinimaPerturbation(),
-    "PermutationSGD": PermutationSGD(1, 100),
-    "AdaptiveGradientDescent": AdaptiveGradientDescent(2, candidates=2, loss_clip=1.0, longest_step=1.0),
-    "RepeatedSelection": RepeatedSelection((Setting(NoisyGradientDescent(3)),), 3.0, score_clip=1.0),
-}
-
-
-def test_every_method_is_here():
-    assert set(SETTINGS) == set(METHODS)
