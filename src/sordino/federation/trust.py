@@ -80,6 +80,6 @@ def require_cover(done: Approximate, planned: Approximate) -> None:
     if done.event.multiplier < planned.event.multiplier or done.distance > planned.distance:
         raise ValueError(
             f"the owners' noise (multiplier {done.event.multiplier:.9g}, distance {done.distance:.3g}) is less private "
-            f"than the plan's (multiplier {planned.event.multiplier:.9g}, distance {planned.distance:.3g}): nothing was "
-            "run, because no certificate could be given."
+            f"than the plan's (multiplier {planned.event.multiplier:.9g}, distance {planned.distance:.3g}): nothing "
+            "was run, because no certificate could be given."
         )

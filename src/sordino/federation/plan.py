@@ -1,0 +1,209 @@
+"""What the owners agree on before a record is touched: public, the same for all, and told apart by its digest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+from sordino import wire
+from sordino.budget import Budget, Relation
+from sordino.domains import Ball, Everywhere
+from sordino.federation.trust import Mode, Trust
+from sordino.losses import LOSSES
+from sordino.methods import METHODS, RATES
+from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import FixedSize
+from sordino.penalties import BoundedPenalty, Ridge
+from sordino.privacy.events import FixedSizeSampled, Gaussian, PoissonSampled, flatten
+from sordino.privacy.noise import GaussianNoise
+from sordino.problem import NetworkProblem, Problem
+
+FORMAT = "sordino federation plan"
+VERSION = 1
+
+Rounding = Literal["owner", "record"]
+"""What is rounded to the grid: an owner's sum, or every record's contribution, at the price of one pass per record.
+After the latter the sum does not depend on how the records are divided among owners, to the last bit."""
+
+_ASKS_FOR_MORE = {
+    "OutputPerturbation": "exact gradients",
+    "ObjectivePerturbation": "exact gradients and losses",
+    "ApproximateMinimaPerturbation": "exact gradients and losses",
+    "PermutationSGD": "exact gradients",
+    "AdaptiveGradientDescent": "a choice among losses",
+    "RepeatedSelection": "the records divided anew",
+    "ProximalSmoothing": "the records under another loss",
+}
+_FOLLOWED = ", ".join(name for name in METHODS if name not in _ASKS_FOR_MORE)
+
+_KINDS: dict[str, type] = {
+    **LOSSES,
+    **METHODS,
+    **RATES,
+    **{
+        kind.__name__: kind for kind in (Budget, Problem, NetworkProblem, Ridge, BoundedPenalty, Everywhere, Ball, Rows)
+    },
+}
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A name, and a number of records: the true one under replace_one, a public stand-in under add_remove."""
+
+    name: str
+    records: int
+
+
+@dataclass(frozen=True)
+class FederationPlan:
+    """`schema` and `start` are digests of the public schema and of a network's first weights, where there are any."""
+
+    owners: tuple[Owner, ...]
+    problem: Problem | NetworkProblem
+    budget: Budget
+    method: Any
+    mode: Mode = "distributed"
+    colluders: int = 1
+    rounding: Rounding = "owner"
+    rows: Rows | None = None
+    schema: str = ""
+    start: str = ""
+
+    def __post_init__(self) -> None:
+        require_releases(self.method)
+        names = [owner.name for owner in self.owners]
+        if len(set(names)) < len(names) or not all(names):
+            raise ValueError(f"the owners are named {names}: every owner needs a name of its own.")
+        for owner in self.owners:
+            if owner.records < 1:
+                raise ValueError(f"{owner.name} has {owner.records} records: an owner without records has no part.")
+        total = sum(owner.records for owner in self.owners)
+        if total != self.problem.records:
+            raise ValueError(
+                f"the owners have {total} records together, but the problem was stated with {self.problem.records}: "
+                "state it for all of them."
+            )
+        if self.rounding not in get_args(Rounding):
+            raise ValueError(f"rounding is {self.rounding!r}: it must be 'owner' or 'record'.")
+        _ = self.trust
+
+    @cached_property
+    def trust(self) -> Trust:
+        return Trust(len(self.owners), self.mode, self.colluders)
+
+    @cached_property
+    def planned(self) -> Any:
+        """The method's own plan. Every sum that the owners open is a release that its event must count."""
+        planned = self.method.plan(self.problem, self.budget)
+        for leaf in flatten(planned.event)[0]:
+            if not isinstance(leaf, Gaussian | PoissonSampled | FixedSizeSampled):
+                raise ValueError(
+                    f"{type(self.method).__name__} counts on steps that nobody sees, but the owners see every sum: "
+                    "release 'trajectory' or 'average', which are accounted for as all the steps."
+                )
+        for size in _found(planned, FixedSize):
+            self.sizes(size)
+        for noise in _found(planned, GaussianNoise):
+            self.trust.realise(noise)
+        return planned
+
+    @property
+    def relation(self) -> Relation:
+        return self.budget.relation
+
+    def sizes(self, sampling: FixedSize) -> tuple[int, ...]:
+        """b_j = floor(b n_j / n): no record is drawn more often than at the rate b/n that is accounted for."""
+        n = self.problem.records
+        sizes = tuple(sampling.size * owner.records // n for owner in self.owners)
+        for size, owner in zip(sizes, self.owners, strict=True):
+            if size == 0:
+                raise ValueError(
+                    f"a batch of {sampling.size} out of {n} takes none of {owner.name}'s {owner.records} records: ask "
+                    f"for at least {-(-n // owner.records)}, or Poisson batches."
+                )
+        return sizes
+
+    def local_problem(self, owner: int) -> Problem | NetworkProblem:
+        """The problem as one owner's oracle is told it: the same, for its own number of records."""
+        return replace(self.problem, records=self.owners[owner].records)
+
+    def require_room(self, limit: int) -> None:
+        """Raise a sentence if a sum, with sixteen standard deviations of noise, does not fit into the ring."""
+        for noise in _found(self.planned, GaussianNoise):
+            shared = self.trust.realise(noise)
+            contribution = noise.sensitivity / self.relation.distance
+            needed = (self.problem.records * contribution + 16 * shared.std) / shared.step
+            if needed >= limit:
+                raise ValueError(
+                    f"sums of up to {needed:.3g} steps of the grid overflow a ring that holds {limit:.3g}: "
+                    f"{self.problem.records} records are too many beside noise of {noise.std / contribution:.3g} times "
+                    "one record's contribution. Take fewer records, a smaller clip, or more noise."
+                )
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """For the certificate: on whose honesty the guarantee rests."""
+        m, t = len(self.owners), self.colluders
+        sentence = {
+            "distributed": f"at most {t} of the {m} owners pool what they know; each of the others adds its noise",
+            "joint": f"at most {t} of the {m} owners pool what they know, and all of them follow the protocol",
+            "committee": f"at most one of the three servers pools what it knows with any of the {m} owners",
+        }[self.mode]
+        return (f"Federation {self.digest[:16]}: {sentence}.",)
+
+    def to_json(self) -> str:
+        """Canonical: the same plan is the same text."""
+        body = {"format": FORMAT, "version": VERSION, "plan": wire.to_plain(self)}
+        return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the plan and of the numbers that follow from it."""
+        return wire.digest([self.to_json(), wire.to_plain(self.planned)])
+
+    @staticmethod
+    def from_json(text: str) -> FederationPlan:
+        """The plan, or a sentence on why this is not one."""
+        try:
+            body = json.loads(text)
+        except ValueError:
+            raise ValueError("this is not a federation plan: it is not JSON.") from None
+        if not isinstance(body, dict) or body.get("format") != FORMAT or body.get("version") != VERSION:
+            raise ValueError(f"this is not a federation plan of version {VERSION}: its 'format' must be {FORMAT!r}.")
+        plan = wire.from_plain(body.get("plan"), {**_KINDS, "FederationPlan": FederationPlan, "Owner": Owner})
+        fits = (
+            isinstance(plan, FederationPlan)
+            and all(isinstance(owner, Owner) for owner in plan.owners)
+            and isinstance(plan.problem, Problem | NetworkProblem)
+            and isinstance(plan.budget, Budget)
+        )
+        if not fits:
+            raise ValueError("this federation plan is malformed: its values are not of the kinds a plan has.")
+        return plan  # type: ignore[no-any-return]
+
+
+def require_releases(method: Any) -> None:
+    """Raise a sentence, by the method's name, unless it lives on noisy sums alone."""
+    name = type(method).__name__
+    if name in _ASKS_FOR_MORE:
+        raise ValueError(
+            f"{name} asks for {_ASKS_FOR_MORE[name]}, which several owners never reveal, even to each other: use "
+            f"one of {_FOLLOWED}."
+        )
+    if name not in METHODS:
+        raise ValueError(f"{name} is not a known method: use one of {_FOLLOWED}.")
+
+
+def _found(value: Any, kind: type) -> Iterator[Any]:
+    """Every value of a kind in a plan."""
+    if isinstance(value, kind):
+        yield value
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _found(getattr(value, field.name), kind)
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _found(item, kind)
