@@ -5,6 +5,7 @@ out += sum_k share_k sum_i min(1, clip_k / |g_ki|) g_ki,       g_k the gradients
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from sordino.oracle.torch.pairs import Form, Pair, SummingForm, moved, square_norms, sum_of
+from sordino.oracle.torch.norms import Norms
+from sordino.oracle.torch.pairs import Form, Pair, SummingForm, moved
 from sordino.oracle.torch.workspace import Workspace
 
 
@@ -49,10 +51,11 @@ class Part:
     pairs: list[Pair]
     rows: Tensor | None
 
-    def squares(self, work: Workspace) -> Tensor:
-        if self.rows is not None:
-            return square_norms(self.rows, work)
-        return cast(SummingForm, self.form).squares(self.pairs, work)
+    def measure(self, share: int, norms: Norms, work: Workspace) -> None:
+        if self.rows is None:
+            cast(SummingForm, self.form).measure(self.pairs, share, norms, work)
+        else:
+            norms.add(share, self.rows)
 
     def without(self, spoiled: Tensor) -> Part:
         rows = None if self.rows is None else self.rows.index_fill(0, spoiled, 0)
@@ -67,28 +70,34 @@ def clipped_sum(out: Tensor, shares: Sequence[Share], notes: Sequence[Notes], wo
 
     A record that is not finite in one of them counts for nothing.
     """
-    usable = notes[0].usable if len(notes) == 1 else notes[0].usable & notes[1].usable
-    asked = [_differences(notes) if share.of == "difference" else _gradients(notes[0]) for share in shares]
+    asked = [_differences(notes, work) if share.of == "difference" else _gradients(notes[0]) for share in shares]
     parts = [_parts(entries, work) for entries in asked]
-    squares = [
-        sum_of(part.squares(work) for part in found.values())
-        if found
-        else torch.zeros_like(usable, dtype=torch.float64)
-        for found in parts
-    ]
-    for each in squares:
-        usable = usable & each.isfinite()
+    norms = Norms(len(shares), len(notes[0].usable), work)
+    for number, found in enumerate(parts):
+        for part in found.values():
+            part.measure(number, norms, work)
+    squares = norms.totals()
+    usable = torch.stack(
+        [noted.usable for noted in notes]
+        + [each <= _largest(share.clip, work.dtype) for share, each in zip(shares, squares, strict=True)]
+    ).all(0)
     if not bool(usable.all()):
         spoiled = torch.nonzero(~usable).view(-1)
         parts = [{place: part.without(spoiled) for place, part in found.items()} for found in parts]
-        squares = [each.index_fill(0, spoiled, 0) for each in squares]
+        squares = squares.index_fill(1, spoiled, 0)
     weights = []
-    for share, each in zip(shares, squares, strict=True):
+    for share, each in zip(shares, squares.unbind(), strict=True):
         # min(1, clip / |g_i|)
-        factors = share.clip / each.clamp(min=share.clip**2).sqrt_()
-        weights.append((share.factor * factors).to(work.dtype))
+        factors = each.sqrt().clamp_(min=share.clip).reciprocal_().mul_(share.clip * share.factor)
+        weights.append(factors.to(work.dtype))
     for place in parts[0]:
         _add(out[place[0] : place[1]], [(w, found[place]) for w, found in zip(weights, parts, strict=True)], work)
+
+
+def _largest(clip: float, dtype: torch.dtype) -> float:
+    """The largest squared norm of a record that counts: clip / norm must be a number of full precision."""
+    widest = clip / float(torch.finfo(dtype).tiny)
+    return min(widest * widest, sys.float_info.max)
 
 
 def _add(out: Tensor, weighted: Sequence[tuple[Tensor, Part]], work: Workspace) -> None:
@@ -106,9 +115,11 @@ def _gradients(notes: Notes) -> list[tuple[Entry, list[Pair]]]:
     return [(entry, [entry.pair]) for entry in notes.entries]
 
 
-def _differences(notes: Sequence[Notes]) -> list[tuple[Entry, list[Pair]]]:
+def _differences(notes: Sequence[Notes], work: Workspace) -> list[tuple[Entry, list[Pair]]]:
     new, old = notes
-    return [(entry, moved(entry.pair, earlier.pair)) for entry, earlier in zip(new.entries, old.entries, strict=True)]
+    return [
+        (entry, moved(entry.pair, earlier.pair, work)) for entry, earlier in zip(new.entries, old.entries, strict=True)
+    ]
 
 
 def _parts(entries: list[tuple[Entry, list[Pair]]], work: Workspace) -> dict[Place, Part]:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sordino.oracle.torch.layers import rule_of
 from sordino.oracle.torch.losses import losses_of
+from sordino.oracle.torch.parameters import Place
 from sordino.oracle.torch.tape import Call, Tape, edges_into_parameters
 
 FEW, MORE = 2, 3
@@ -35,16 +36,35 @@ class Layout(NamedTuple):
 
 
 def layout_of(
-    model: nn.Module, tape: Tape, loss: Callable[[Any, Any], Tensor], inputs: Tensor, targets: Tensor
+    model: nn.Module,
+    places: list[Place],
+    tape: Tape,
+    loss: Callable[[Any, Any], Tensor],
+    inputs: Tensor,
+    targets: Tensor,
 ) -> Layout:
     """`inputs` and `targets` are of one record; only their shapes and dtypes matter."""
     devices = [] if inputs.device.type == "cpu" else [inputs.device]
-    with torch.random.fork_rng(devices, device_type=inputs.device.type if devices else "cuda", enabled=True):
-        few, _, _ = _trial(model, tape, loss, inputs, targets, FEW)
-        calls, losses, made_up = _trial(model, tape, loss, inputs, targets, MORE)
-    if [call.layer for call in few] != [call.layer for call in calls]:
-        raise ValueError("the model calls its layers differently for batches of different size: it must not.")
-    sites = [Site(call.layer, _axis(one.shape, call.shape)) for one, call in zip(few, calls, strict=True)]
+    with torch.random.fork_rng(devices, device_type=inputs.device.type if devices else "cuda"):
+        state = torch.get_rng_state()
+
+        def trial(size: int) -> Trial:
+            torch.set_rng_state(state)
+            return _trial(model, tape, loss, inputs, targets, size)
+
+        sites, calls, losses, made_up = _compared(trial)
+        alone = {number for number, site in enumerate(sites) if site.axis is None}
+        if alone:
+            # handing on copies of an output must not change what the model computes
+            tape.spread = alone
+            try:
+                spread = _compared(trial)
+            except ValueError:
+                spread = None
+            if spread is not None and torch.allclose(spread[2], losses, rtol=1e-4, equal_nan=True):
+                sites, calls, losses, made_up = spread
+            else:
+                tape.spread = set()
     _refuse_dependence(sites, calls, losses, made_up)
 
     # a parameter is in the books when every one of its uses in the graph is a noted call with an axis of records
@@ -56,18 +76,30 @@ def layout_of(
                 noted[parameter] += 1
                 forms.setdefault(parameter, set()).add(_kind(site.layer))
     used = edges_into_parameters(losses)
-    trainable = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     apart = {
         name
-        for name, parameter in trainable.items()
+        for name, parameter, _ in places
         if used[parameter] and (used[parameter] != noted[parameter] or len(forms[parameter]) > 1)
     }
-    return Layout(sites, apart, {name for name, parameter in trainable.items() if not used[parameter]})
+    return Layout(sites, apart, {name for name, parameter, _ in places if not used[parameter]})
+
+
+Trial = tuple[list[Call], Tensor, Tensor]
+
+
+def _compared(trial: Callable[[int], Trial]) -> tuple[list[Site], list[Call], Tensor, Tensor]:
+    """The sites that two batch sizes show, and what came of the larger one."""
+    few, _, _ = trial(FEW)
+    calls, losses, made_up = trial(MORE)
+    if [call.layer for call in few] != [call.layer for call in calls]:
+        raise ValueError("the model calls other layers for batches of another size: it must not.")
+    sites = [Site(call.layer, _axis(one.shape, call.shape)) for one, call in zip(few, calls, strict=True)]
+    return sites, calls, losses, made_up
 
 
 def _trial(
     model: nn.Module, tape: Tape, loss: Callable[[Any, Any], Tensor], inputs: Tensor, targets: Tensor, size: int
-) -> tuple[list[Call], Tensor, Tensor]:
+) -> Trial:
     generator = torch.Generator().manual_seed(0)
     shape = (size, *inputs.shape[1:])
     made_up = torch.zeros(shape, dtype=inputs.dtype, device=inputs.device)
@@ -75,7 +107,7 @@ def _trial(
         made_up += torch.randn(shape, generator=generator, dtype=torch.float64).to(made_up)
         made_up.requires_grad_()
     answers = torch.zeros((size, *targets.shape[1:]), dtype=targets.dtype, device=inputs.device)
-    with tape.recording() as calls, torch.enable_grad():
+    with tape.recording(size) as calls, torch.enable_grad():
         try:
             # times one: the first layer may work in place, which a leaf does not allow
             outputs = model(made_up * 1)

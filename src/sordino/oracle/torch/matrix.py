@@ -8,7 +8,8 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
-from sordino.oracle.torch.pairs import KEEP, Pair, blocks, lost, slack, square_norms, sum_of
+from sordino.oracle.torch.norms import Norms, lost, slack
+from sordino.oracle.torch.pairs import KEEP, Pair, blocks, sum_of
 from sordino.oracle.torch.workspace import Workspace
 
 
@@ -28,10 +29,11 @@ class Matrix:
             return None
         return _products(pairs, work.take(records, n, m)).flatten(1)
 
-    def squares(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
+    def measure(self, pairs: Sequence[Pair], share: int, norms: Norms, work: Workspace) -> None:
         if all(pair.left.ndim == 2 and pair.left.is_floating_point() for pair in pairs):
-            return self._single(pairs, work)
-        return self._measured(pairs, work) if self._many(pairs) else self._inner(pairs)
+            self._single(pairs, share, norms)
+        else:
+            norms.add_known(share, self._measured(pairs, work) if self._many(pairs) else self._inner(pairs))
 
     def add(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
         matrix = out.view(self.shape)
@@ -48,19 +50,17 @@ class Matrix:
         dense = all(pair.left.is_floating_point() for pair in pairs)
         return dense and _positions(pairs) * (n + m) >= n * m
 
-    def _single(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
-        r"""|sum_k l_k r_k'|^2 = sum_{k,j} <l_k, l_j> <r_k, r_j>."""
-        lefts, rights = [pair.left for pair in pairs], [_right(pair) for pair in pairs]
-        # |l_k|^2 |r_k|^2
-        own = [square_norms(left, work) * square_norms(right, work) for left, right in zip(lefts, rights, strict=True)]
-        total = sum_of(iter(own))
-        for k in range(len(pairs)):
-            for j in range(k):
-                inner = _dots(lefts[k], lefts[j], work) * _dots(rights[k], rights[j], work)
-                # terms may cancel: what rounding does is relative to the norms
-                rounding = slack(sum(self.shape), work.dtype) * (own[k] * own[j]).sqrt_()
-                total = total + 2 * (inner + rounding)
-        return total
+    def _single(self, pairs: Sequence[Pair], share: int, norms: Norms) -> None:
+        r"""|sum_k l_k r_k'|^2 = sum_k |l_k|^2 |r_k|^2 + sum_{k<j} 2 <l_k, l_j> <r_k, r_j>.
+
+        Terms may cancel, and what rounding does to the second sum is relative to the norms:
+        2 |l_k||l_j||r_k||r_j| <= |l_k|^2 |r_k|^2 + |l_j|^2 |r_j|^2.
+        """
+        rounding = (len(pairs) - 1) * slack(sum(self.shape), _right(pairs[0]).dtype)
+        for k, pair in enumerate(pairs):
+            norms.add(share, pair.left, pair.right, 1 + rounding)
+            for other in pairs[:k]:
+                norms.add_inner(share, (pair.left, other.left), (_right(pair), _right(other)))
 
     def _measured(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
         """From the gradients of a few records at a time."""
@@ -84,12 +84,10 @@ class Matrix:
                 squares[some].add_(_inner_products(first, second), alpha=1 if first is second else 2)
         rough = slack(sum(self.shape) + positions**2, torch.float64)
         return (
-            squares.clamp_(min=0).add_(_lengths(pairs).square_(), alpha=rough).mul_(1 + slack(16, right_dtype(pairs)))
+            squares.clamp_(min=0)
+            .add_(_lengths(pairs).square_(), alpha=rough)
+            .mul_(1 + slack(16, _right(pairs[0]).dtype))
         )
-
-
-def right_dtype(pairs: Sequence[Pair]) -> torch.dtype:
-    return _right(pairs[0]).dtype
 
 
 def _right(pair: Pair) -> Tensor:
@@ -99,10 +97,6 @@ def _right(pair: Pair) -> Tensor:
 
 def _positions(pairs: Sequence[Pair]) -> int:
     return sum(1 if right.ndim == 2 else right.shape[1] for right in map(_right, pairs))
-
-
-def _dots(a: Tensor, b: Tensor, work: Workspace) -> Tensor:
-    return torch.mul(a, b, out=work.scratch("dots", *a.shape)).sum(1).double()
 
 
 def _sequences(pair: Pair) -> tuple[Tensor, Tensor]:

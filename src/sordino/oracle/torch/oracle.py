@@ -56,7 +56,7 @@ class TorchOracle:
         data: Any,
         problem: NetworkProblem,
         relation: Relation = Relation.REPLACE_ONE,
-        chunk: int = 512,
+        chunk: int = 1024,
     ) -> None:
         if chunk < 1:
             raise ValueError(f"chunk is {chunk}: at least one record must be in a pass.")
@@ -92,7 +92,8 @@ class TorchOracle:
         points = self._points(query)
         batch = checked_batch(query.batch, len(self._records))
         count = len(self._records) if batch is None else len(batch)
-        self._sum.zero_()
+        if count == 0:
+            self._sum.zero_()
         for start in range(0, count, self._chunk):
             stop = min(start + self._chunk, count)
             inputs, targets = self._records.some(slice(start, stop) if batch is None else batch[start:stop])
@@ -100,7 +101,10 @@ class TorchOracle:
             self._part.zero_()
             notes = self._passes.run(points, inputs, targets)
             clipped_sum(self._part, _shares(query), notes, self._work)
-            self._sum += self._part.to(self._sum)
+            if start == 0:
+                self._sum.copy_(self._part)
+            else:
+                self._sum += self._part.to(self._sum)
         return self._sum.numpy()
 
     def _points(self, query: Gradient | Difference | Recursion) -> list[Array]:

@@ -23,6 +23,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.workspace import Workspace
 
 KEEP = 1 << 25
@@ -57,8 +58,8 @@ class Form(Protocol):
 class SummingForm(Form, Protocol):
     """A form whose gradients need not be written down to be measured and summed."""
 
-    def squares(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
-        """Upper bounds of the squared norms, in float64."""
+    def measure(self, pairs: Sequence[Pair], share: int, norms: Norms, work: Workspace) -> None:
+        """Add to the share what makes up the squared norms."""
         ...
 
     def add(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
@@ -80,41 +81,25 @@ class Scale:
         return product if product.ndim == 2 else product.sum(self.axis)
 
 
-def moved(new: Pair, old: Pair) -> list[Pair]:
+def moved(new: Pair, old: Pair, work: Workspace) -> list[Pair]:
     """new - old."""
+
+    def minus(one: Tensor, other: Tensor) -> Tensor:
+        return torch.sub(one, other, out=work.take(*one.shape))
+
     if new.right is None or old.right is None or _same(new.right, old.right):
-        return [Pair(new.left - old.left, new.right)]
+        return [Pair(minus(new.left, old.left), new.right)]
     if _same(new.left, old.left):
-        return [Pair(new.left, new.right - old.right)]
+        return [Pair(new.left, minus(new.right, old.right))]
     if not new.left.is_floating_point():
         return [new, Pair(old.left, -old.right)]
-    return [Pair(new.left, new.right - old.right), Pair(new.left - old.left, old.right)]
+    return [Pair(new.left, minus(new.right, old.right)), Pair(minus(new.left, old.left), old.right)]
 
 
 def _same(a: Tensor, b: Tensor) -> bool:
     if a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride():
         return True
     return not a.is_floating_point() and torch.equal(a, b)
-
-
-def square_norms(rows: Tensor, work: Workspace) -> Tensor:
-    """Upper bounds of |row|^2, one per record, in float64."""
-    found = work.remembered(rows)
-    if found is None:
-        n = rows[0].numel()
-        norms = torch.linalg.vector_norm(rows.flatten(1), dim=1).double()
-        found = work.remember(rows, norms.square_().mul_(1 + slack(n, rows.dtype)).add_(lost(n, rows.dtype)))
-    return found
-
-
-def slack(terms: int, dtype: torch.dtype) -> float:
-    """Bounds the relative error of a squared norm that adds up so many products, and of the clipping after it."""
-    return (terms + 16) * torch.finfo(dtype).eps
-
-
-def lost(terms: int, dtype: torch.dtype) -> float:
-    """Bounds what so many products have lost that are too small for the dtype."""
-    return terms * float(torch.finfo(dtype).tiny)
 
 
 def blocks(records: int, bytes_each: int) -> list[slice]:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sordino.oracle.torch.attention import open_attention
 from sordino.oracle.torch.clipping import Entry, Notes
 from sordino.oracle.torch.fallback import gradients_of_each
 from sordino.oracle.torch.layers import rule_of
@@ -34,8 +35,9 @@ class Passes:
             view = self._flat[place.start : place.stop].view(place.parameter.shape)
             view.copy_(place.parameter.detach())
             place.parameter.data = view
+        self._places = open_attention(model, self._places)
         self._tape = Tape(model)
-        layout = layout_of(model, self._tape, loss, *self._moved(sample))
+        layout = layout_of(model, self._places, self._tape, loss, *self._moved(sample))
         self._sites = layout.sites
         self._apart = [place for place in self._places if place.name in layout.apart]
         self._booked: dict[int, Place] = {
@@ -60,7 +62,7 @@ class Passes:
 
     def _pass(self, inputs: Tensor, targets: Tensor) -> Notes:
         with torch.enable_grad():
-            with self._tape.recording() as calls:
+            with self._tape.recording(len(inputs)) as calls:
                 losses = losses_of(self._loss, self._model(inputs), targets, len(inputs))
             self._as_laid_out(calls)
             total = losses.sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
-from sordino.oracle.torch.pairs import KEEP, Pair, blocks, lost, slack, square_norms, sum_of
+from sordino.oracle.torch.norms import Norms, lost, slack
+from sordino.oracle.torch.pairs import KEEP, Pair, blocks, sum_of
 from sordino.oracle.torch.workspace import Workspace
 
 
@@ -44,32 +46,30 @@ class Patches:
             self._products([pair.part(some) for pair in pairs], rows[some], work)
         return rows
 
-    def squares(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
+    def measure(self, pairs: Sequence[Pair], share: int, norms: Norms, work: Workspace) -> None:
         records = len(pairs[0].left)
-        norms = torch.empty(records, dtype=torch.float64, device=work.device)
+        lengths = torch.empty(records, dtype=torch.float64, device=work.device)
         for some in self._blocks(pairs):
             rows = work.scratch("rows", some.stop - some.start, self._numbers)
             self._products([pair.part(some) for pair in pairs], rows, work)
-            norms[some] = torch.linalg.vector_norm(rows, dim=1)
+            lengths[some] = torch.linalg.vector_norm(rows, dim=1)
         positions = sum(pair.left[0, 0].numel() for pair in pairs)
         # the sum is taken anew, from the pairs: rounding is relative to what was added up, at most |left| |patches|,
         # and every number of the input stands in at most as many patches as the kernel has places
         places = self._kernel[0] * self._kernel[1]
-        added = sum_of(
-            (square_norms(left, work) * square_norms(right, work) * places).sqrt_() for left, right in map(_both, pairs)
-        )
-        norms.add_(added, alpha=slack(positions, work.dtype))
-        return (
-            norms.square_().mul_(1 + slack(self._numbers, work.dtype)).add_(lost(self._numbers * positions, work.dtype))
-        )
+        added = sum_of(_length(left) * _length(right) for left, right in map(_both, pairs))
+        lengths.add_(added, alpha=math.sqrt(places) * slack(positions, work.dtype))
+        lengths.square_().mul_(1 + slack(self._numbers, work.dtype)).add_(lost(self._numbers * positions, work.dtype))
+        norms.add_known(share, lengths)
 
     def add(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
         for weights, pair in weighted:
             left, right = _both(pair)
             scaled = torch.mul(left, weights.view(-1, *[1] * (left.ndim - 1)))
             image = self._image(right)
-            shape = (self._shape[0], self._shape[1], *self._kernel)
-            gradient = conv2d_weight(image, shape, self._plane(scaled), self._stride, 0, self._dilation, self._groups)
+            geometry = (self._stride, 0, self._dilation, self._groups)
+            shape = (*self._shape[:2], *self._kernel)
+            gradient = conv2d_weight(image, shape, self._plane(scaled), *geometry)  # type: ignore[no-untyped-call]
             out.view(-1).add_(gradient.view(-1))
 
     def _blocks(self, pairs: Sequence[Pair]) -> list[slice]:
@@ -104,6 +104,11 @@ class Patches:
 def _both(pair: Pair) -> tuple[Tensor, Tensor]:
     assert pair.right is not None, "a convolution has two sides"
     return pair.left, pair.right
+
+
+def _length(tensor: Tensor) -> Tensor:
+    length: Tensor = torch.linalg.vector_norm(tensor.flatten(1), dim=1, dtype=torch.float64)
+    return length
 
 
 def _padding(layer: nn.Conv1d | nn.Conv2d) -> tuple[int | None, ...]:

@@ -34,29 +34,38 @@ class Call(NamedTuple):
 
 
 class Tape:
-    """Hooks on the known layers of a model that have something to train. Off unless `recording`."""
+    """Hooks on the known layers of a model that have something to train. Off unless `recording`.
+
+    `spread` numbers calls whose output is the same for all records, as that of an embedding of positions: it is handed
+    on as many times as there are records, so that the graph tells the records' gradients apart.
+    """
 
     def __init__(self, model: nn.Module) -> None:
+        self.spread: set[int] = set()
         self._calls: list[Call] | None = None
+        self._records = 0
         for layer in model.modules():
             own = layer.parameters(recurse=False)
             if rule_of(layer) is not None and any(parameter.requires_grad for parameter in own):
                 layer.register_forward_hook(self._note, with_kwargs=True)
 
     @contextmanager
-    def recording(self) -> Iterator[list[Call]]:
+    def recording(self, records: int) -> Iterator[list[Call]]:
         calls: list[Call] = []
-        self._calls = calls
+        self._calls, self._records = calls, records
         try:
             yield calls
         finally:
             self._calls = None
 
-    def _note(self, layer: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Tensor) -> None:
+    def _note(self, layer: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Tensor) -> Tensor:
         if self._calls is not None and output.requires_grad:
             a = args[0] if args else named["input"]
+            if len(self._calls) in self.spread:
+                a, output = (tensor.expand(self._records, *tensor.shape) for tensor in (a, output))
             # the edge is taken now: an activation that works in place would move the tensor to another one
             self._calls.append(Call(layer, a, output.shape, get_gradient_edge(output), a._version))
+        return output
 
 
 def edges_into_parameters(losses: Tensor) -> Counter[Tensor]:

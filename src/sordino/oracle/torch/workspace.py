@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor
@@ -16,12 +17,11 @@ class Workspace:
         self._taken: list[Tensor] = []
         self._next = 0
         self._scratch: dict[str, Tensor] = {}
-        self._squares: dict[int, tuple[Tensor, Tensor]] = {}
+        self._constants: dict[Hashable, tuple[Tensor, ...]] = {}
 
     def reset(self) -> None:
         """Everything taken so far may be overwritten."""
         self._next = 0
-        self._squares.clear()
 
     def take(self, *shape: int) -> Tensor:
         """Uninitialised, and nobody else's until the next reset."""
@@ -36,14 +36,11 @@ class Workspace:
         self._scratch[name] = held = self._large_enough(self._scratch.get(name, self._room(0)), shape)
         return held[: math.prod(shape)].view(shape)
 
-    def remember(self, of: Tensor, squares: Tensor) -> Tensor:
-        # the tensor is held too, so that its identity cannot pass to another one
-        self._squares[id(of)] = (of, squares)
-        return squares
-
-    def remembered(self, of: Tensor) -> Tensor | None:
-        found = self._squares.get(id(of))
-        return None if found is None else found[1]
+    def constant(self, key: Hashable, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """What `make` gave when this key came first."""
+        if key not in self._constants:
+            self._constants[key] = make()
+        return self._constants[key]
 
     def _large_enough(self, held: Tensor, shape: tuple[int, ...]) -> Tensor:
         size = math.prod(shape)

@@ -1,0 +1,273 @@
+"""Small networks of every kind of layer, and their gradients record by record from torch.func in double precision."""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from sordino.oracle.torch import load_parameters, network_problem, parameter_vector
+
+RECORDS, CLASSES = 13, 3
+CROSS_ENTROPY = nn.CrossEntropyLoss(reduction="none")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A model, inputs for it, and whether the oracle knows all its layers."""
+
+    build: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    words: int = 0
+    known: bool = True
+
+    def model(self, dtype: torch.dtype = torch.float64) -> nn.Module:
+        torch.manual_seed(5)
+        model = self.build().to(dtype)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                # zeros and ones at the start would hide a factor that is left out
+                parameter.add_(0.2 * torch.randn(parameter.shape).to(dtype))
+        return model
+
+    def data(self, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+        generator = torch.Generator().manual_seed(7)
+        shape = (RECORDS, *self.shape)
+        if self.words:
+            X = torch.randint(self.words, shape, generator=generator)
+        else:
+            # in single precision, so that both dtypes see the same numbers; of very different lengths
+            lengths = torch.logspace(-1, 0.7, RECORDS).view(-1, *[1] * len(self.shape))
+            X = (torch.randn(shape, generator=generator) * lengths).to(dtype)
+        return X, torch.randint(CLASSES, (RECORDS,), generator=generator)
+
+
+class Lambda(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+class Twice(nn.Module):
+    """One layer called twice."""
+
+    def __init__(self, layer: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.layer, self.head = layer, head
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.layer(torch.tanh(self.layer(x)))))
+
+
+class Tied(nn.Module):
+    """Words in, words out through the same table, then classes."""
+
+    def __init__(self, functional: bool = False) -> None:
+        super().__init__()
+        self.words, self.inner = nn.Embedding(11, 4), nn.Linear(4, 4)
+        self.out = nn.Linear(4, 11, bias=False)
+        self.out.weight = self.words.weight
+        self.functional = functional
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.inner(self.words(x)))
+        scores = F.linear(h, self.words.weight) if self.functional else self.out(h)
+        return torch.tanh(scores).mean(1)[:, :CLASSES]
+
+
+class OwnAttention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(9, 6), nn.Embedding(5, 6)
+        self.q, self.k, self.v, self.out = (nn.Linear(6, 6) for _ in range(4))
+        self.norm, self.head = nn.LayerNorm(6), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.words(x) + self.places(torch.arange(x.shape[1]))
+        a = torch.softmax(self.q(h) @ self.k(h).transpose(1, 2) / math.sqrt(6), -1) @ self.v(h)
+        return self.head(self.norm(h + self.out(a)).mean(1))
+
+
+class Attention(nn.Module):
+    """Self-attention, then attention from one place to all; records on either axis."""
+
+    def __init__(self, batch_first: bool, **settings: object) -> None:
+        super().__init__()
+        self.first = nn.MultiheadAttention(4, 2, batch_first=batch_first)
+        self.second = nn.MultiheadAttention(4, 2, batch_first=batch_first, **settings)
+        self.head, self.batch_first = nn.Linear(4, CLASSES), batch_first
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x if self.batch_first else x.transpose(0, 1)
+        mask = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
+        h, _ = self.first(x, x, x, attn_mask=mask, need_weights=False)
+        one = h[:, :1] if self.batch_first else h[:1]
+        h, weights = self.second(one, x, x, need_weights=True)
+        return self.head(h[:, 0] if self.batch_first else h[0]) + weights.mean((1, 2))[:, None]
+
+
+class Padded(nn.Module):
+    """A transformer of words, with padding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 4, padding_idx=0)
+        layer = nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(4, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        padding = x == 0
+        padding[:, 0] = False
+        return self.head(self.encoder(self.words(x), src_key_padding_mask=padding).mean(1))
+
+
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.head = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        # of a batch given by torch.func as of any other
+        h = torch.zeros(len(x), 4, dtype=x.dtype)
+        c = torch.zeros_like(h)
+        for t in range(x.shape[1]):
+            gates = x[:, t] @ self.rnn.weight_ih_l0.T + self.rnn.bias_ih_l0
+            gates = gates + h @ self.rnn.weight_hh_l0.T + self.rnn.bias_hh_l0
+            i, f, g, o = gates.chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+        return self.head(h)
+
+
+class Loose(nn.Module):
+    """A parameter of no layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift, self.head = nn.Parameter(torch.zeros(1, 6)), nn.Linear(6, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(x + self.shift))
+
+
+def _convolution(layer: nn.Module, size: int, *between: nn.Module) -> nn.Module:
+    return nn.Sequential(layer, nn.Tanh(), *between, nn.Flatten(), nn.Linear(size, CLASSES))
+
+
+def _positions(width: int) -> nn.Module:
+    mean = Lambda(lambda h: h.mean(1))
+    return nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), mean, nn.Linear(width, 3))
+
+
+def _frozen() -> nn.Module:
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, CLASSES))
+    model[0].requires_grad_(False)
+    model[2].bias.requires_grad_(False)
+    return model
+
+
+def _normed() -> nn.Module:
+    layer = torch.nn.utils.parametrizations.weight_norm(nn.Linear(6, 4))
+    return nn.Sequential(layer, nn.Tanh(), nn.Linear(4, CLASSES))
+
+
+NETWORKS = {
+    "linear": Network(lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, CLASSES)), (6,)),
+    "linear, no bias": Network(
+        lambda: nn.Sequential(nn.Linear(6, 5, bias=False), nn.Tanh(), nn.Linear(5, CLASSES, bias=False)), (6,)
+    ),
+    "linear, in-place activation": Network(
+        lambda: nn.Sequential(nn.Linear(6, 5), nn.ReLU(inplace=True), nn.Linear(5, CLASSES)), (6,)
+    ),
+    "linear, partly frozen": Network(_frozen, (6,)),
+    "linear, few positions": Network(lambda: _positions(8), (2, 3)),
+    "linear, many positions": Network(lambda: _positions(4), (9, 3)),
+    "linear, two axes of positions": Network(
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Flatten(), nn.Linear(24, CLASSES)), (2, 3, 3)
+    ),
+    "conv1d": Network(lambda: _convolution(nn.Conv1d(2, 4, 3, stride=2, padding=1), 16), (2, 8)),
+    "conv1d, dilated": Network(lambda: _convolution(nn.Conv1d(2, 4, 3, dilation=2, padding=2), 32), (2, 8)),
+    "conv2d": Network(lambda: _convolution(nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 0)), 45), (2, 6, 6)),
+    "conv2d, groups": Network(
+        lambda: _convolution(
+            nn.Conv2d(4, 6, 3, groups=2), 96, nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False), nn.Tanh()
+        ),
+        (4, 6, 6),
+    ),
+    "conv2d, dilated": Network(lambda: _convolution(nn.Conv2d(1, 3, 3, dilation=2, padding=2), 75), (1, 5, 5)),
+    "conv2d, same size": Network(lambda: _convolution(nn.Conv2d(2, 3, 4, padding="same"), 75), (2, 5, 5)),
+    "conv2d, circular": Network(
+        lambda: _convolution(nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular"), 75), (2, 5, 5)
+    ),
+    "conv2d, twice": Network(
+        lambda: Twice(nn.Conv2d(2, 2, 3, padding=1), nn.Sequential(nn.Flatten(), nn.Linear(32, 3))), (2, 4, 4)
+    ),
+    "embedding": Network(
+        lambda: nn.Sequential(nn.Embedding(9, 4), nn.Tanh(), nn.Flatten(), nn.Linear(24, CLASSES)), (6,), words=9
+    ),
+    "embedding, padding": Network(
+        lambda: nn.Sequential(nn.Embedding(4, 4, padding_idx=1), nn.Flatten(), nn.Linear(24, CLASSES)), (6,), words=4
+    ),
+    "layer norm": Network(lambda: nn.Sequential(nn.LayerNorm(6), nn.Linear(6, CLASSES)), (6,)),
+    "layer norm, positions": Network(
+        lambda: nn.Sequential(nn.LayerNorm((2, 3)), nn.Flatten(), nn.Linear(24, CLASSES)), (4, 2, 3)
+    ),
+    "group norm": Network(
+        lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(36, 3)), (1, 5, 5)
+    ),
+    "group norm, flat": Network(lambda: nn.Sequential(nn.GroupNorm(2, 6), nn.Linear(6, CLASSES)), (6,)),
+    "attention of linear layers": Network(OwnAttention, (5,), words=9),
+    "multihead attention": Network(lambda: Attention(True), (5, 4)),
+    "multihead attention, sequence first": Network(lambda: Attention(False, bias=False), (5, 4)),
+    "multihead attention, other sizes": Network(lambda: Attention(True, kdim=4, vdim=4), (5, 4)),
+    "transformer": Network(Padded, (6,), words=9),
+    "one layer twice": Network(lambda: Twice(nn.Linear(6, 6), nn.Linear(6, CLASSES)), (6,)),
+    "one layer twice, positions": Network(
+        lambda: Twice(nn.Linear(4, 4), nn.Sequential(nn.Flatten(), nn.Linear(12, CLASSES))), (3, 4)
+    ),
+    "tied words": Network(Tied, (5,), words=11),
+    "tied by a function": Network(lambda: Tied(functional=True), (5,), words=11, known=False),
+    "recurrent": Network(Recurrent, (4, 3), known=False),
+    "loose parameter": Network(Loose, (6,), known=False),
+    "weight norm": Network(_normed, (6,), known=False),
+}
+
+
+def gradients(model: nn.Module, data: tuple[Tensor, Tensor], at: np.ndarray, loss=CROSS_ENTROPY) -> np.ndarray:
+    """Every record's gradient in double precision, records x parameters."""
+    model = copy.deepcopy(model)
+    load_parameters(model, at)
+    model = model.double()
+    X, y = (part.double() if part.is_floating_point() else part for part in data)
+    trained = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+
+    def loss_of(parameters, x, target):
+        return loss(torch.func.functional_call(model, parameters, (x[None],)), target[None]).sum()
+
+    found = [torch.func.grad(loss_of)(trained, x, target) for x, target in zip(X, y, strict=True)]
+    return np.stack([np.concatenate([g[name].reshape(-1).numpy() for name in trained]) for g in found])
+
+
+def clipped(rows: np.ndarray, clip: float) -> np.ndarray:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows * np.minimum(1, clip / np.maximum(norms, 1e-300))
+
+
+def two_points(model: nn.Module, apart: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    """The model's parameters and others near them, as this model's dtype can hold them."""
+    since = parameter_vector(model)
+    dtype = next(model.parameters()).dtype
+    moved = torch.from_numpy(since + apart * np.random.default_rng(3).normal(size=since.size))
+    return moved.to(dtype).double().numpy(), since
+
+
+def problem_of(model: nn.Module, records: int = RECORDS):
+    return network_problem(model, records)
