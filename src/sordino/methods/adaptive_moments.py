@@ -8,13 +8,19 @@ r"""DP-RMSProp and DP-Adam (Zhou, Chen, Hong, Wu & Banerjee 2020, Algorithm 1).
 psi_t is cut from above: the noise inflates it, and steps would vanish. `moments="corrected"` divides m_t and psi_t by
 1 - beta_1^{t+1} and 1 - beta_2^{t+1}, which the paper does not.
 
-Theorem 3, with G and beta the Lipschitz and smoothness constants, all records in every step, and the last line as the
-proof's own quadratic gives it (printed with 1/2 under the root, it would allow any step as beta_1 -> 0):
+Theorem 3 is about an iterate drawn uniformly and all records in every step. With G and beta the Lipschitz and
+smoothness constants, and Adam's step as the proof's own quadratic gives it (printed with 1/2 under the root, it would
+allow any step as beta_1 -> 0):
 
     T = n epsilon / (G sqrt(d log(1/delta)))
     RMSProp    eta = nu / (4 beta)
     Adam       eta = (sqrt(1/4 + 4k) - 1/2) nu / (4 k beta) = nu / (beta (sqrt(1/4 + 4k) + 1/2)),
                k = beta_1 / (1 - beta_1)^2
+
+Its bound is proportional to (sqrt(lambda) + nu) / nu, so nu = sqrt(lambda) is within a factor two of the best. Such
+steps are short, and hardly adaptive. Where the last iterate is released, the balance of `methods.schedule` takes their
+place: nu = s, the noise on a coordinate of g_t, and eta = 2 s times the balanced step, so that a coordinate in which
+the noise hides the gradient moves as in a balanced descent, and one in which it does not moves less.
 
 Privacy: T sampled Gaussian releases, composed numerically (in closed form where batches hold all records). The theorem
 about it leaves its constants unnamed. Moments are computed from noisy gradients alone, and the drawn iterate's number
@@ -46,7 +52,7 @@ from sordino.methods.batches import (
 )
 from sordino.methods.protocol import Array, Calibration, Release, require_delta
 from sordino.methods.rates import Constant, Rate
-from sordino.methods.schedule import MOST_STEPS
+from sordino.methods.schedule import MOST_STEPS, Descent, balanced_descent
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.query import Gradient
 from sordino.privacy.events import Event
@@ -97,10 +103,12 @@ class _State:
 class DPRMSProp:
     """Steps divided by the root of a running mean of squared noisy gradients.
 
-    `steps=None` takes the theorem's number, two thousand at most, and `step_size=None` its bound; `batch_size=None` is
-    all records. On a network they and the `clip` must be given. `noise_multiplier` fixes the noise as a multiple of how
-    far one record moves a sum (2 clip under replace-one, clip under add/remove), and the run is refused if that costs
-    more than the budget. Runs side by side (a stack as `start`) share their batches and the number of the iterate.
+    What is `None` among `steps`, `step_size`, `clip` and `stabiliser` (nu) comes from the theorem where a random
+    iterate is released (two thousand steps at most), and balances the predicted error where the last one is;
+    `batch_size=None` is all records. On a network only the stabiliser may be `None`. `noise_multiplier` fixes the noise
+    as a multiple of how far one record moves a sum (2 clip under replace-one, clip under add/remove), and the run is
+    refused if that costs more than the budget. Runs side by side (a stack as `start`) share their batches and the
+    number of the iterate.
     """
 
     steps: int | None = None
@@ -109,7 +117,7 @@ class DPRMSProp:
     clip: float | None = None
     square_decay: float = 0.99
     ceiling: float = 1.0
-    stabiliser: float = 1e-3
+    stabiliser: float | None = None
     moments: Moments = "plain"
     rate: Rate = field(default_factory=Constant)
     sampling: Drawn = "poisson"
@@ -149,7 +157,7 @@ class DPAdam:
     mean_decay: float = 0.9
     square_decay: float = 0.999
     ceiling: float = 1.0
-    stabiliser: float = 1e-3
+    stabiliser: float | None = None
     moments: Moments = "plain"
     rate: Rate = field(default_factory=Constant)
     sampling: Drawn = "poisson"
@@ -185,17 +193,21 @@ def _plan(method: DPRMSProp | DPAdam, problem: Stated, budget: Budget) -> Adapti
         fractions=("mean_decay", "square_decay"),
         chosen={"sampling": Drawn, "release": Released, "moments": Moments},
     )
-    n, d, G = problem.records, problem.dim, clip_of(problem, method.clip)
-    T = method.steps or max(1, min(MOST_STEPS, math.ceil(_theorem_steps(problem, budget, G))))
-    eta = method.step_size or longest_step(method, problem)
+    n = problem.records
+    T, step, G = _descent(method, problem, budget)
     sampling = batches_of(method.sampling, method.batch_size or n, n)
     noise = sampled_noise(
         method.noise_multiplier,
         budget.relation.distance * G,
-        d,
+        problem.dim,
         lambda noise: releases(sampling, noise, n, T),
         budget,
     )
+    theorem = method.release == "random" and not isinstance(problem, NetworkProblem)
+    # s, the noise on a coordinate of a mean gradient
+    s = noise.std / sampling.expected_size(n)
+    nu = method.stabiliser or (math.sqrt(method.ceiling) if theorem else s)
+    eta = method.step_size or (longest_step(method, problem.constants.beta, nu) if theorem else step * (s + nu))
     return AdaptiveMomentsPlan(
         steps=T,
         step_size=eta,
@@ -203,7 +215,7 @@ def _plan(method: DPRMSProp | DPAdam, problem: Stated, budget: Budget) -> Adapti
         mean_decay=method.mean_decay,
         square_decay=method.square_decay,
         ceiling=method.ceiling,
-        stabiliser=method.stabiliser,
+        stabiliser=nu,
         moments=method.moments,
         clip=G,
         sampling=sampling,
@@ -213,15 +225,21 @@ def _plan(method: DPRMSProp | DPAdam, problem: Stated, budget: Budget) -> Adapti
     )
 
 
-def _theorem_steps(problem: Stated, budget: Budget, G: float) -> float:
-    return problem.records * budget.epsilon / (G * math.sqrt(problem.dim * math.log(1 / budget.delta)))
+def _descent(method: DPRMSProp | DPAdam, problem: Stated, budget: Budget) -> Descent:
+    """T, G, and the step that a balanced descent would take."""
+    if isinstance(problem, NetworkProblem) or (method.steps and method.step_size and method.clip):
+        return Descent(method.steps or 0, math.nan, clip_of(problem, method.clip))
+    problem.require(f"{type(method).__name__} without steps, step size and clip", "smooth")
+    if method.release == "last":
+        clip = None if method.clip is None else clip_of(problem, method.clip)
+        return balanced_descent(problem, budget, method.steps, None, None, clip, "every step")
+    G, n, d = clip_of(problem, method.clip), problem.records, problem.dim
+    T = n * budget.epsilon / (G * math.sqrt(d * math.log(1 / budget.delta)))
+    return Descent(method.steps or max(1, min(MOST_STEPS, math.ceil(T))), math.nan, G)
 
 
-def longest_step(method: DPRMSProp | DPAdam, problem: Stated) -> float:
-    """The step condition of Theorem 3, for what is known to be smooth."""
-    assert not isinstance(problem, NetworkProblem)
-    problem.require(f"{type(method).__name__} without a step size", "smooth")
-    beta, nu = problem.constants.beta, method.stabiliser
+def longest_step(method: DPRMSProp | DPAdam, beta: float, nu: float) -> float:
+    """The step condition of Theorem 3."""
     if isinstance(method, DPRMSProp):
         return nu / (4 * beta)
     k = method.mean_decay / (1 - method.mean_decay) ** 2
@@ -233,9 +251,10 @@ def _run(
 ) -> Release:
     b, beta_1, beta_2 = plan.sampling.expected_size(plan.records), plan.mean_decay, plan.square_decay
     w = first_iterate(problem, start)
-    stop = stopping_round(plan.steps, randomness) if plan.release == "random" else plan.steps
-    state = _State(w, np.zeros_like(w), np.zeros_like(w), stop)
+    state = _State(w, np.zeros_like(w), np.zeros_like(w), stop=plan.steps)
     for t in steps(plan.steps, state):
+        if t == 0 and plan.release == "random":
+            state.stop = stopping_round(plan.steps, randomness)
         if t >= state.stop:
             break
         w = state.w

@@ -122,8 +122,10 @@ class RandomRoundSGD:
         start: Array | None = None,
     ) -> Release:
         b = plan.sampling.expected_size(plan.records)
-        state = _State(first_iterate(problem, start), draw_round(plan, randomness))
+        state = _State(first_iterate(problem, start), stop=plan.steps)
         for t in steps(plan.steps, state):
+            if t == 0:
+                state.stop = draw_round(plan, randomness)
             if t >= state.stop:
                 break
             w = state.w

@@ -18,9 +18,13 @@ Theorem 4.4, with G = C_1, D_F <= F(0) by the public bound on the loss at zero, 
     b_0 = G^2 / (zeta^2 beta D_F),    b = G^2 / zeta,    gamma = sqrt(2) zeta
 
 Privacy.  One record moves a sum by Delta_0 = 2 C_1 or by Delta = 2((1 - gamma) C_2 + gamma C_1) (replace-one; half of
-that under add/remove). w_T needs v_0, .., v_{T-1}: one release of the first kind and T - 1 of the second, with the same
-multiplier of noise to sensitivity, composed numerically. The paper counts T where v_0, .., v_T are T + 1, and section
-6.1 prints the weights of C_1 and C_2 exchanged.
+that under add/remove). w_T needs v_0, .., v_{T-1}: one release of the first kind and T - 1 of the second, composed
+numerically. The paper counts T where v_0, .., v_T are T + 1, and section 6.1 prints the weights of C_1 and C_2
+exchanged. With noise z Delta on the later sums the noise in v_t grows to the variance
+
+    (z Delta / b)^2 A,     A = 1 + (1 - gamma)^2 + .. + (1 - gamma)^{2(T-1)},
+
+so a v_0 with less noise than that gains nothing for long: it gets as much, or z Delta_0 / b_0 where that is more.
 
 `calibration="paper"` takes the noise of Theorem 4.1 (the listing of the algorithm has epsilon^2 for its epsilon),
 
@@ -54,7 +58,6 @@ from sordino.methods.batches import (
 )
 from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
 from sordino.methods.rates import Constant, Rate
-from sordino.methods.schedule import MOST_STEPS
 from sordino.oracle.protocol import RecursiveOracle
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.privacy.calibrate import calibrate
@@ -121,11 +124,11 @@ class _Numbers(NamedTuple):
 class RecursiveMomentum:
     """A running estimate of the gradient, corrected by how far each record's gradient moved since the last step.
 
-    What is `None` comes from the theorem (two thousand steps at most); `first_batch=None` is four batches where the
-    batch size is given. `difference_clip` and `mix` are C_2 and gamma. On a network everything but the first batch must
-    be given. `noise_multiplier` fixes the noise as a multiple of how far one record moves a sum, and the run is refused
-    if that costs more than the budget. Runs side by side (a stack as `start`) share their batches and the number of the
-    iterate.
+    What is `None` comes from the theorem; `first_batch=None` is four batches where the batch size is given.
+    `difference_clip` and `mix` are C_2 and gamma. On a network everything but the first batch must be given.
+    `noise_multiplier` fixes the noise of all sums but the first as a multiple of how far one record moves them, and the
+    run is refused if that costs more than the budget. Runs side by side (a stack as `start`) share their batches and
+    the number of the iterate.
     """
 
     steps: int | None = None
@@ -159,9 +162,13 @@ class RecursiveMomentum:
                 *numbers[:3], self.rate, *numbers[3:6], first, others, n, self.release, first_noise, noise
             )
 
+        # z_0 Delta_0 / b_0 = (z Delta / b) sqrt(A)
+        grown = math.sqrt(_accumulated(numbers.mix, numbers.steps))
+        ratio = max(1.0, moved / numbers.clip * first.expected_size(n) / others.expected_size(n) * grown)
+
         def plan_at(z: float) -> RecursiveMomentumPlan:
-            noises = (GaussianNoise.at(z, distance * C, d) for C in (numbers.clip, moved))
-            return plan_with(*noises)
+            first_noise = GaussianNoise.at(ratio * z, distance * numbers.clip, d)
+            return plan_with(first_noise, GaussianNoise.at(z, distance * moved, d))
 
         if self.calibration == "paper":
             # on means over a batch, per unit of the contribution
@@ -183,9 +190,10 @@ class RecursiveMomentum:
         start: Array | None = None,
     ) -> Release:
         w = first_iterate(problem, start)
-        stop = stopping_round(plan.steps, randomness) if plan.release == "random" else plan.steps
-        state = _State(w, w, np.zeros_like(w), stop)
+        state = _State(w, w, np.zeros_like(w), stop=plan.steps)
         for t in steps(plan.steps, state):
+            if t == 0 and plan.release == "random":
+                state.stop = stopping_round(plan.steps, randomness)
             if t >= state.stop:
                 break
             w = state.w
@@ -235,7 +243,7 @@ class RecursiveMomentum:
                 "follow from: give it a target bound, or give steps, sizes, clips and mix."
             )
         zeta = self.difference_clip or math.sqrt(G / n_eps) * (beta * F * spread) ** 0.25
-        T = self.steps or max(1, min(MOST_STEPS, math.ceil(4 * n_eps * math.sqrt(beta * F / spread) / G)))
+        T = self.steps or math.ceil(4 * n_eps * math.sqrt(beta * F / spread) / G)
         b = self.batch_size or min(n, math.ceil(G**2 / zeta))
         return _Numbers(
             steps=T,
@@ -261,6 +269,12 @@ def _estimate(
     difference = Difference(state.w, state.before, plan.difference_clip, batch)
     moved = oracle.release(Recursion(difference, gradient, plan.mix), plan.noise, randomness)
     return (1 - plan.mix) * state.v + moved / b
+
+
+def _accumulated(mix: float, T: int) -> float:
+    """A: the variance of v after T releases, in units of what each adds."""
+    kept = (1 - mix) ** 2
+    return T if kept == 1 else (1 - kept**T) / (1 - kept)
 
 
 def _printed(n: int, T: int, budget: Budget) -> float:
