@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -35,15 +36,20 @@ class Aggregation(Protocol):
         ...
 
     @property
+    def holders(self) -> tuple[int, ...]:
+        """The members among whom every value is shared."""
+        ...
+
+    @property
     def tolerates(self) -> int:
-        """How many members may pool all they saw and still know nothing but the sum."""
+        """How many holders may pool all they saw and still know nothing but the sum."""
         ...
 
     @property
     def traffic(self) -> Traffic: ...
 
-    def tell(self, message: bytes) -> tuple[bytes, ...]:
-        """What every member had to say in public, by its number; this process's members all say `message`."""
+    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
+        """What every member has to say to all, by its number; `messages` are those of the local members."""
         ...
 
     def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
@@ -64,13 +70,13 @@ class InTheOpen:
     def __init__(self, members: int, stream: Stream | None = None) -> None:
         """`stream` draws what nobody may know in a true federation."""
         self.members = members
-        self.local = tuple(range(members))
+        self.local = self.holders = tuple(range(members))
         self.tolerates = 0
         self.traffic = Traffic()
         self._stream = stream
 
-    def tell(self, message: bytes) -> tuple[bytes, ...]:
-        return (message,) * self.members
+    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
+        return tuple(messages)
 
     def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
         total: Whole = np.asarray(values, dtype=np.int64).sum(axis=0)

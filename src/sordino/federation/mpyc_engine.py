@@ -12,6 +12,7 @@ program on the others. Its lists of field elements travel as plain bytes.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +47,7 @@ class MpycAggregation:
         self._mesh = mesh
         self.members = mesh.members
         self.local = (mesh.me,)
+        self.holders = tuple(range(mesh.members))
         self.tolerates = tolerates
         self._runtime, self._element = mesh.run(_runtime(mesh, tolerates))
 
@@ -53,7 +55,8 @@ class MpycAggregation:
     def traffic(self) -> Traffic:
         return self._mesh.traffic
 
-    def tell(self, message: bytes) -> tuple[bytes, ...]:
+    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
+        (message,) = messages
         others = [i for i in range(self.members) if i != self._mesh.me]
         heard = self._mesh.exchange(dict.fromkeys(others, message), others)
         return tuple(message if i == self._mesh.me else heard[i] for i in range(self.members))

@@ -29,6 +29,7 @@ from sordino.federation.field import (
 )
 from sordino.federation.joint import JointSampler
 from sordino.federation.mesh import Mesh, Traffic
+from sordino.federation.trust import Trust
 from sordino.privacy.randomness import Randomness, Stream
 
 Whole = NDArray[np.int64]
@@ -47,19 +48,25 @@ class ShamirAggregation:
         self.members = mesh.members
         self.local = (mesh.me,)
         self.tolerates = tolerates
-        self._holders = tuple(range(mesh.members) if holders is None else holders)
+        self.holders = tuple(range(mesh.members) if holders is None else holders)
         self._stream = Randomness.system().noise if stream is None else stream
-        if not 1 <= tolerates < len(self._holders):
+        if not 1 <= tolerates < len(self.holders):
             raise ValueError(
-                f"{len(self._holders)} members hold shares and {tolerates} of them may pool theirs: between 1 and "
-                f"{len(self._holders) - 1} can be tolerated."
+                f"{len(self.holders)} members hold shares and {tolerates} of them may pool theirs: between 1 and "
+                f"{len(self.holders) - 1} can be tolerated."
             )
+
+    @staticmethod
+    def among(trust: Trust, mesh: Mesh, stream: Stream | None = None) -> ShamirAggregation:
+        """For the members and the coalitions of `trust`."""
+        return ShamirAggregation(mesh, trust.coalition(trust.holders), trust.holders, stream)
 
     @property
     def traffic(self) -> Traffic:
         return self._mesh.traffic
 
-    def tell(self, message: bytes) -> tuple[bytes, ...]:
+    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
+        (message,) = messages
         heard = self._mesh.exchange(self._to(self._others, message), self._others)
         return tuple(message if i == self._mesh.me else heard[i] for i in range(self.members))
 
@@ -67,7 +74,7 @@ class ShamirAggregation:
         (value,) = np.asarray(values, dtype=np.int64)
         held = self._deal(to_field(value.reshape(-1)))
         if joint is not None:
-            if self._holders != tuple(range(self.members)):
+            if self.holders != tuple(range(self.members)):
                 raise ValueError("joint noise is drawn by all members together: it needs no committee.")
             noise = joint.shares(value.size, ShamirArithmetic(self._mesh, self.tolerates, self._stream))
             held = combine(np.stack([held, noise]), np.ones(2, dtype=np.uint64))
@@ -85,14 +92,14 @@ class ShamirAggregation:
 
     def _deal(self, value: Words) -> Words:
         """This member's share of the sum, nothing where it holds none."""
-        shares = share(value, self.tolerates, len(self._holders), self._stream)
-        return exchange_sum(self._mesh, dict(zip(self._holders, shares, strict=True)), range(self.members))
+        shares = share(value, self.tolerates, len(self.holders), self._stream)
+        return exchange_sum(self._mesh, dict(zip(self.holders, shares, strict=True)), range(self.members))
 
     def _open(self, held: Words, size: int) -> Words:
-        is_holder = self._mesh.me in self._holders
+        is_holder = self._mesh.me in self.holders
         outgoing = self._to(range(self.members), held.tobytes()) if is_holder else {}
-        heard = self._mesh.exchange(outgoing, [i for i in self._holders if i != self._mesh.me])
-        shares = [held if i == self._mesh.me else elements(heard[i], size) for i in self._holders]
+        heard = self._mesh.exchange(outgoing, [i for i in self.holders if i != self._mesh.me])
+        shares = [held if i == self._mesh.me else elements(heard[i], size) for i in self.holders]
         # the holders' points are 1, 2, .. in their own order
         return reconstruct(np.stack(shares), range(len(shares)), self.tolerates)
 

@@ -36,6 +36,7 @@ class SpuAggregation:
         self._mesh = mesh
         self.members = mesh.members
         self.local = (mesh.me,)
+        self.holders = tuple(range(mesh.members))
         self.tolerates = mesh.members - 1
         self._process = subprocess.Popen(
             [str(python), "-u", spu_worker.__file__],
@@ -50,7 +51,8 @@ class SpuAggregation:
     def traffic(self) -> Traffic:
         return self._mesh.traffic
 
-    def tell(self, message: bytes) -> tuple[bytes, ...]:
+    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
+        (message,) = messages
         return self._everybody(message)
 
     def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:

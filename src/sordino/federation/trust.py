@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -59,6 +60,13 @@ class Trust:
         """Who holds shares of the sum."""
         first = self.owners if self.mode == "committee" else 0
         return tuple(range(first, self.members))
+
+    def coalition(self, holders: Sequence[int]) -> int:
+        """How many of `holders` may be on the same side, against at least one honest owner."""
+        if self.mode != "committee":
+            return self.colluders
+        owners = sum(holder < self.owners for holder in holders)
+        return max(0, owners - 1) + (len(holders) > owners)
 
     def realise(self, noise: Noise) -> SharedNoise:
         """Shared noise whose event is no worse than the planned one, or a sentence why there is none."""
