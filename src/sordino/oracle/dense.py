@@ -113,14 +113,16 @@ class DenseOracle(InMemoryOracle):
         index = _EVERY if batch is None else batch
         code, parameters = self._kernel
         records = self._records
-        # about 8 kB of rows: a quarter of the nearest cache, which rows read ahead share
-        tile = min(max(8192 // max(1, d * self._X.itemsize) & ~7, 8), 64)
+        # about 16 kB of rows: half of the nearest cache
+        length = max(1, d * self._X.itemsize)
+        tile = min(max(16384 // length & ~7, 16), 64)
+        ahead = max(8, 8192 // length & ~1) if length <= 2048 else 0
 
         def task(number: int) -> None:
             some = (self._X, index, *ranges[number], records.targets, records.scales, records.inverses)
             w, offset = asked.table[model], asked.offsets[model]
             if asked.earlier is None or asked.earlier_offsets is None:
-                slopes[number] = clipped_sum(*some, w, offset, code, parameters, asked.clip, tile, sums[number])
+                slopes[number] = clipped_sum(*some, w, offset, code, parameters, asked.clip, tile, ahead, sums[number])
                 return
             slopes[number] = moved_sum(
                 *some,
