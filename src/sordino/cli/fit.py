@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="The records: a CSV or Parquet file.")],
+    data: Annotated[Path, typer.Argument(help="The records: a CSV, Parquet or Arrow file, or a folder of the latter.")],
     schema: Annotated[Path, typer.Option(help="The public description of the table, in TOML (see `sordino schema`).")],
     epsilon: Epsilon,
     out: Annotated[Path, typer.Option(help="The model file to write.")],
@@ -34,6 +34,9 @@ def fit(
         Path | None, typer.Option(help="Charge the release to this ledger (see `sordino ledger`).")
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="The data set's name in the ledger.")] = None,
+    memory: Annotated[
+        float, typer.Option(help="Gigabytes that the encoded records may take; beyond that they are read as needed.")
+    ] = 1.0,
     seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
 ) -> None:
     """Train a private model on a table and write it with its certificate."""
@@ -58,7 +61,7 @@ def fit(
     }
     if seed is not None:
         complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
-    X, y = _encoded(data, described)
+    X, y = _encoded(data, described, memory)
     estimator = _estimator(described, settings)
     with _charged(ledger, dataset), progress(f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")):
         estimator.fit(X, y)
@@ -80,16 +83,22 @@ def _charged(ledger: Path | None, dataset: str | None) -> AbstractContextManager
     return charged_to(Ledger(ledger), dataset)
 
 
-def _encoded(data: Path, schema: Schema) -> tuple[Any, Any]:
+def _encoded(data: Path, schema: Schema, memory: float) -> tuple[Any, Any]:
+    """Rows and targets in memory, or where they are too large for it a source of them and None."""
+    from sordino.oracle.files.arrow import ARROW, PARQUET
+    from sordino.oracle.files.encoded import EncodedTable
     from sordino.tabular.encode import encode_features, encode_target
     from sordino.tabular.read import open_table
 
-    file = open_table(data)
+    in_groups = data.is_dir() or data.name.lower().endswith((*PARQUET, *ARROW))
+    file: Any = EncodedTable(data, schema) if in_groups else open_table(data)
     used = [*schema.columns, schema.target.column]
     unused = [name for name in file.names if name not in used and name not in schema.ignore]
     if unused:
         say(f"Columns of {data} that the schema does not mention, and that are not used: {', '.join(unused)}.")
-    table = file.read(used)
+    if in_groups and file.encoded_bytes > memory * 2**30:
+        return file, None
+    table = file.everything() if in_groups else file.read(used)
     return encode_features(schema, table), encode_target(schema, table)
 
 
@@ -115,4 +124,5 @@ def _report(certificate: Certificate, data: Path, out: Path, separate: Path | No
         say(f"Note:  {note}")
     say(f"Model: {out}" + ("" if separate is None else f"   Certificate: {separate}"))
     say(f"Next:  sordino verify {out}    (anyone can, without the records)")
-    say(f"       sordino predict {out} {data} --out predictions.csv")
+    if data.is_file():
+        say(f"       sordino predict {out} {data} --out predictions.csv")

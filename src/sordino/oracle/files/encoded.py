@@ -38,7 +38,7 @@ class EncodedTable:
 
     @cached_property
     def files(self) -> TableFiles:
-        return TableFiles.open(self.path)
+        return TableFiles.open(self.path, self.columns)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -64,6 +64,18 @@ class EncodedTable:
     def identity(self) -> bytes:
         return identity(self.files.stamps, self.schema.to_toml())
 
+    @property
+    def encoded_bytes(self) -> int:
+        """What the encoded records would take in memory."""
+        records, width = self.shape
+        # a sparse entry is a number and the place of its column
+        return records * (8 * width if width <= WIDEST_DENSE else 12 * len(self.schema.columns))
+
+    def everything(self) -> pa.Table:
+        """The whole table in memory, not encoded."""
+        with self.reader() as reader:
+            return reader.table(0, self.shape[0], None)
+
     def coded(self, coding: Coding) -> Self:
         return with_coding(self, coding)
 
@@ -87,10 +99,12 @@ class EncodedReader:
         self._table, self._raw, self._cursor = table, list(raw), cursor
 
     def rows(self, start: int, stop: int, which: Index | None) -> tuple[Any, Array]:
+        schema, table = self._table.schema, self.table(start, stop, which)
+        return encode_features(schema, table), self._table.coding.numbers(encode_target(schema, table))
+
+    def table(self, start: int, stop: int, which: Index | None) -> pa.Table:
         pieces = [
             piece.select(self._raw) if some is None else piece.select(self._raw).take(some)
             for _, piece, some in self._cursor.slices(start, stop, which)
         ]
-        schema = self._table.schema
-        table = pa.Table.from_batches(pieces).rename_columns(list(self._table.columns))
-        return encode_features(schema, table), self._table.coding.numbers(encode_target(schema, table))
+        return pa.Table.from_batches(pieces).rename_columns(list(self._table.columns))

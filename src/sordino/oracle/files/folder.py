@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,13 +31,15 @@ class TableFiles:
     starts: NDArray[np.int64]
 
     @staticmethod
-    def open(path: str | os.PathLike[str]) -> TableFiles:
-        """Read what the files say of themselves: their columns and the lengths of their groups."""
+    def open(path: str | os.PathLike[str], used: Collection[str] | None = None) -> TableFiles:
+        """Read what the files say of themselves. The columns that are used, None being all, must agree."""
         stamps = tuple(Stamp.of(file) for file in _listed(Path(path)))
         schema: pa.Schema | None = None
         groups: list[tuple[int, int]] = []
         lengths: list[int] = []
         for number, stamp in enumerate(stamps):
+            if not stamp.size:
+                raise ValueError(f"{stamp.path} has no records: the file is empty.")
             table = opened(stamp.path)
             try:
                 # a batch may be of no records, and then is no group
@@ -45,7 +48,7 @@ class TableFiles:
             finally:
                 table.close()
             schema = found if schema is None else schema
-            _require_same(stamps[0].path, schema, stamp.path, found)
+            _require_same(stamps[0].path, schema, stamp.path, found, used)
             groups += [(number, group) for group, _ in sizes]
             lengths += [size for _, size in sizes]
         if not groups:
@@ -145,7 +148,7 @@ class Cursor:
 def _listed(path: Path) -> list[Path]:
     """The file itself, or the tables in a folder and its subfolders."""
     if not path.exists():
-        raise FileNotFoundError(2, "No such file or folder", str(path))
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     inside = [path] if path.is_file() else path.rglob("*")
     files = sorted(file for file in inside if file.is_file() and _shown(file, path))
     for file in files:
@@ -164,11 +167,13 @@ def _shown(file: Path, folder: Path) -> bool:
     return not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
 
 
-def _require_same(first: Path, schema: pa.Schema, path: Path, found: pa.Schema) -> None:
+def _require_same(first: Path, schema: pa.Schema, path: Path, found: pa.Schema, used: Collection[str] | None) -> None:
     repeated = sorted({name for name in found.names if found.names.count(name) > 1})
     if repeated:
         raise ValueError(f"{path} has more than one column {repeated[0]!r}: give every column a name of its own.")
     for name in schema.names:
+        if used is not None and name.strip() not in used:
+            continue
         if name not in found.names:
             raise ValueError(f"{path} lacks the column {name!r} that {first} has: all files need the same columns.")
         here, there = found.field(name).type, schema.field(name).type
@@ -176,6 +181,6 @@ def _require_same(first: Path, schema: pa.Schema, path: Path, found: pa.Schema) 
             raise ValueError(
                 f"column {name!r} holds {here} in {path} and {there} in {first}: all files need the same columns."
             )
-    if len(found.names) > len(schema.names):
+    if used is None and len(found.names) > len(schema.names):
         extra = next(name for name in found.names if name not in schema.names)
         raise ValueError(f"{path} has the column {extra!r} that {first} lacks: all files need the same columns.")

@@ -73,16 +73,15 @@ class Partition:
                     yield number, *reader.rows(*self.span(number), which)
 
             with ahead(read()) as blocks:
-                return summed((number, ask.of(held(X, y, model), None)) for number, X, y in blocks)
+                return self.summed((number, ask.of(held(X, y, model), None)) for number, X, y in blocks)
+
+    def summed(self, answers: Iterable[tuple[int, Array]]) -> list[Term]:
+        total = TreeSum(self.first)
+        for number, answer in answers:
+            total.add(Term(number, number, answer))
+        return total.terms
 
 
 def held(X: Any, y: Array, model: LinearModel) -> InMemoryOracle:
     """A block in memory. The number of its records is not the problem's: hence the relation under which it need not."""
     return linear_oracle(X, y, model.problem, model.rows, Relation.ADD_REMOVE)  # type: ignore[return-value]
-
-
-def summed(answers: Iterable[tuple[int, Array]]) -> list[Term]:
-    total = TreeSum()
-    for number, answer in answers:
-        total.add(Term(number, number, answer))
-    return total.terms

@@ -26,8 +26,13 @@ class Term(NamedTuple):
 
 @dataclass
 class TreeSum:
-    """Takes terms from left to right; holds one for every level of the tree at most."""
+    """Takes terms from left to right, those from block `first` on; holds two for every level of the tree at most.
 
+    A node is added up when the next term shows that it is complete, and only if it begins at `first` or later: what it
+    has further left is somebody else's.
+    """
+
+    first: int = 0
     terms: list[Term] = field(default_factory=list)
 
     def add(self, term: Term) -> None:
@@ -42,9 +47,12 @@ class TreeSum:
         return self.terms[0].sum if self.terms else np.zeros(shape)
 
     def _close(self, level: int) -> None:
-        while len(self.terms) > 1 and _level(*self.terms[-2:]) < level:
-            right, left = self.terms.pop(), self.terms.pop()
-            self.terms.append(Term(left.first, right.last, left.sum + right.sum))
+        while len(self.terms) > 1:
+            left, right = self.terms[-2:]
+            here = _level(left, right)
+            if here >= level or (left.first >> here) << here < self.first:
+                return
+            self.terms[-2:] = [Term(left.first, right.last, left.sum + right.sum)]
 
 
 def _level(left: Term, right: Term) -> int:

@@ -53,7 +53,7 @@ class Table:
             raise ModuleNotFoundError(
                 f"{error.name} is needed for Parquet and Arrow files: pip install 'sordino[files]'.", name=error.name
             ) from None
-        return TableFiles.open(self.path)
+        return TableFiles.open(self.path, None if self.features is None else (*self.features, self.target))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
