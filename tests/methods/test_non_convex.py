@@ -1,0 +1,324 @@
+"""What all methods for non-convex problems promise: tables of method x contract."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from sordino.budget import Budget, Relation
+from sordino.certificate import Certificate, verify
+from sordino.losses import Hinge, Logistic, Softmax
+from sordino.methods import (
+    DPSGD,
+    METHODS,
+    Cosine,
+    DPAdam,
+    DPRMSProp,
+    RandomRoundSGD,
+    RecursiveMomentum,
+    StepDecay,
+    WarmUp,
+)
+from sordino.oracle import linear_oracle
+from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import FullBatch, Poisson
+from sordino.penalties import BoundedPenalty, Ridge
+from sordino.privacy.accountants import epsilon
+from sordino.privacy.randomness import Randomness
+from sordino.problem import NetworkProblem, Problem
+from sordino.progress import kept_by
+from sordino.train import train
+
+KINDS = (RandomRoundSGD, DPSGD, DPRMSProp, DPAdam, RecursiveMomentum)
+N, D = 120, 3
+PROBLEM = Problem(N, D, Logistic(), penalty=BoundedPenalty(1e-2))
+BUDGET = Budget(1.0, 1e-6)
+
+
+def given(kind, **settings):
+    """Every number that a network asks for."""
+    numbers = {"steps": 12, "batch_size": 20, "step_size": 0.5, "clip": 0.4, **settings}
+    if kind is RecursiveMomentum:
+        numbers = {"difference_clip": 0.05, "mix": 0.2, **numbers}
+    return kind(**numbers)
+
+
+def records(n=N, d=D, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.sign(X @ rng.normal(size=d) + 0.3 * rng.normal(size=n))
+
+
+def oracle_of(problem=PROBLEM, relation=Relation.REPLACE_ONE):
+    X, y = records(problem.records, problem.features)
+    return linear_oracle(X, y, problem, Rows(2.0), relation)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sampling", ["poisson", "fixed_size"])
+def test_tight_noise_earns_the_budget_and_no_more(kind, sampling):
+    for settings in ({}, {"batch_size": N}, {"steps": 1}, {"batch_size": 1}):
+        plan = given(kind, sampling=sampling, **settings).plan(PROBLEM, BUDGET)
+        found = epsilon(plan.event, BUDGET.delta, BUDGET.relation)
+        assert 0.999 * BUDGET.epsilon <= found <= BUDGET.epsilon
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_add_remove_is_earned_too(kind):
+    budget = replace(BUDGET, relation=Relation.ADD_REMOVE)
+    method = given(kind)
+    plan = method.plan(PROBLEM, budget)
+    assert 0.999 * budget.epsilon <= epsilon(plan.event, budget.delta, budget.relation) <= budget.epsilon
+    assert plan.noise.std < method.plan(PROBLEM, BUDGET).noise.std
+    weights = method.run(plan, PROBLEM, oracle_of(relation=budget.relation), Randomness.seeded(0)).weights
+    assert np.isfinite(weights).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_many_releases_as_are_accounted_for(kind):
+    """The oracle is asked exactly as often as the event says, or less where a random iterate ends the run."""
+    for settings in ({}, {"batch_size": N}):
+        method = given(kind, **settings)
+        plan = method.plan(PROBLEM, BUDGET)
+        asked = Counting(oracle_of())
+        method.run(plan, PROBLEM, asked, Randomness.seeded(1))
+        parts = plan.event.parts
+        counted = sum(count for _, count in parts)
+        assert counted == plan.steps
+        assert asked.releases == counted if kind is not RandomRoundSGD else 1 <= asked.releases <= counted
+        drawn = {type(sampling) for sampling in asked.drawn}
+        assert drawn <= ({FullBatch} if settings else {Poisson})
+
+
+class Counting:
+    def __init__(self, oracle):
+        self.oracle, self.releases, self.drawn = oracle, 0, []
+
+    def draw(self, sampling, randomness):
+        self.drawn.append(sampling)
+        return self.oracle.draw(sampling, randomness)
+
+    def release(self, query, noise, randomness):
+        self.releases += 1
+        return self.oracle.release(query, noise, randomness)
+
+
+CERTIFIED = {
+    "defaults": {},
+    "fixed size": {"sampling": "fixed_size", "batch_size": 30, "steps": 10},
+    "schedule": {"rate": WarmUp(2, Cosine(0.1)), "steps": 10, "batch_size": 40},
+    "decay": {"rate": StepDecay(4, 0.5), "steps": 10, "batch_size": N},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", CERTIFIED)
+def test_the_certificate_is_planned_and_accounted_again(kind, name):
+    method = kind(**CERTIFIED[name])
+    certificate = train(PROBLEM, BUDGET, method, oracle_of()).certificate
+    again = Certificate.from_json(certificate.to_json())
+    assert again == certificate
+    assert again.method == method
+    assert again.epsilon == BUDGET.epsilon
+    findings = verify(again)
+    assert all(finding.holds for finding in findings), findings
+    assert METHODS[kind.__name__] is kind
+
+
+@pytest.mark.parametrize("kind", [DPSGD, DPRMSProp, DPAdam, RecursiveMomentum])
+def test_noise_that_was_given_states_what_it_costs(kind):
+    method = given(kind, noise_multiplier=5.0)
+    plan = method.plan(PROBLEM, BUDGET)
+    assert plan.noise.multiplier == pytest.approx(5.0, rel=1e-6)
+    truly = epsilon(plan.event, BUDGET.delta, BUDGET.relation)
+    certificate = train(PROBLEM, BUDGET, method, oracle_of()).certificate
+    assert certificate.epsilon == truly < BUDGET.epsilon
+    assert all(finding.holds for finding in verify(Certificate.from_json(certificate.to_json())))
+
+
+@pytest.mark.parametrize("kind", [DPSGD, DPRMSProp, DPAdam, RecursiveMomentum])
+def test_noise_that_was_given_must_keep_the_budget(kind):
+    asked = Counting(oracle_of())
+    with pytest.raises(ValueError, match="so nothing was run"):
+        train(PROBLEM, BUDGET, given(kind, noise_multiplier=0.3), asked)
+    assert asked.releases == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_gives_the_same_weights(kind):
+    method = given(kind)
+    plan = method.plan(PROBLEM, BUDGET)
+    one, same, other = (method.run(plan, PROBLEM, oracle_of(), Randomness.seeded(seed)).weights for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one, same)
+    assert (one != other).all()
+    free = [method.run(plan, PROBLEM, oracle_of(), Randomness.system()).weights for _ in range(2)]
+    assert (free[0] != free[1]).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_runs_side_by_side(kind):
+    """A stack begins where it is told to and draws noise of its own for every run."""
+    method = given(kind)
+    plan = method.plan(PROBLEM, BUDGET)
+    weights = method.run(plan, PROBLEM, oracle_of(), Randomness.seeded(3), np.zeros((5, D))).weights
+    assert weights.shape == (5, D)
+    assert len(np.unique(weights[:, 0])) == 5
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Memory:
+    """Keeps the last state, and cuts the run off after `until` steps."""
+
+    def __init__(self, until):
+        self.until, self.kept, self.done = until, None, 0
+
+    def restore(self, state, planned):
+        for name, value in (self.kept or {}).items():
+            setattr(state, name, value)
+        return range(self.done, planned)
+
+    def keep(self, state, done, planned):
+        # a copy: nothing that a later step overwrites may reach back
+        self.kept = {field.name: np.copy(getattr(state, field.name))[()] for field in fields(state)}
+        self.done = done
+        if done == self.until:
+            raise Interrupted
+
+
+RESUMED = [given(kind) for kind in KINDS]
+RESUMED += [given(kind, release="random") for kind in (DPRMSProp, DPAdam, RecursiveMomentum)]
+RESUMED += [given(DPSGD, release="average", momentum=0.9, rate=Cosine()), given(DPAdam, moments="corrected")]
+RESUMED += [RecursiveMomentum(steps=12), given(RecursiveMomentum, batch_size=N)]
+
+
+@pytest.mark.parametrize("method", RESUMED, ids=lambda method: type(method).__name__)
+def test_a_run_that_was_cut_off_goes_on_as_if_it_had_not_been(method):
+    plan, oracle = method.plan(PROBLEM, BUDGET), oracle_of()
+    for until in (1, 5):
+        whole = method.run(plan, PROBLEM, oracle, Randomness.seeded(6)).weights
+        randomness, memory = Randomness.seeded(6), Memory(until)
+        with kept_by(memory):
+            try:
+                method.run(plan, PROBLEM, oracle, randomness)
+            except Interrupted:
+                memory.until = None
+                got = method.run(plan, PROBLEM, oracle, randomness).weights
+                np.testing.assert_array_equal(got, whole)
+            else:
+                # a random iterate came before the interruption
+                assert memory.done < until
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_little_noise_finds_a_stationary_point(kind):
+    problem = Problem(N, D, Logistic(), penalty=BoundedPenalty(0.05))
+    method = given(kind, steps=900, batch_size=N, clip=1.0, step_size=3.0)
+    if kind is RecursiveMomentum:
+        method = replace(method, difference_clip=0.5)
+    if kind in (DPRMSProp, DPAdam):
+        method = replace(method, step_size=0.05, stabiliser=1e-3, rate=StepDecay(300, 0.1))
+    quiet = silenced(method.plan(problem, BUDGET))
+    oracle = oracle_of(problem)
+    w = method.run(quiet, problem, oracle, Randomness.seeded(0)).weights
+    assert np.linalg.norm(oracle.gradient(w) + problem.penalty.gradient(w)) < 5e-3
+    assert oracle.value(w) < 0.6
+
+
+def silenced(plan):
+    """A plan whose noise does not matter. No budget has it: what is tested is where the steps go."""
+    names = [name for name in ("noise", "first_noise") if hasattr(plan, name)]
+    return replace(plan, **{name: replace(getattr(plan, name), std=1e-6) for name in names})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_learn_something(kind):
+    n = 4000
+    problem = Problem(n, D, Logistic(), penalty=BoundedPenalty(1e-3))
+    oracle = oracle_of(problem)
+    method = kind()
+    plan = method.plan(problem, BUDGET)
+    weights = method.run(plan, problem, oracle, Randomness.seeded(0), np.zeros((4, D))).weights
+    assert np.mean(oracle.value(weights)) < 0.85 * math.log(2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_several_classes(kind):
+    X, y = records()
+    problem = Problem(N, D, Softmax(3), penalty=Ridge(0.01))
+    oracle = linear_oracle(X, y + 1, problem, Rows(2.0))
+    method = given(kind)
+    weights = method.run(method.plan(problem, BUDGET), problem, oracle, Randomness.seeded(0)).weights
+    assert weights.shape == (3 * D,)
+
+
+NETWORK = NetworkProblem(N, D, "a small one")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_network_is_trained_by_the_same_file(kind):
+    """A network differs by its oracle alone. Here a linear one stands in for it: the weights are the same."""
+    method = given(kind)
+    plan = method.plan(NETWORK, BUDGET)
+    start = np.zeros(D)
+    w = method.run(plan, NETWORK, oracle_of(Problem(N, D, Logistic())), Randomness.seeded(2), start).weights
+    linear = Problem(N, D, Logistic())
+    same = method.run(method.plan(linear, BUDGET), linear, oracle_of(linear), Randomness.seeded(2), start).weights
+    if kind is not RandomRoundSGD:
+        np.testing.assert_array_equal(w, same)
+    certificate = train(NETWORK, BUDGET, method, oracle_of(linear), start=start).certificate
+    assert all(finding.holds for finding in verify(Certificate.from_json(certificate.to_json())))
+    with pytest.raises(ValueError, match="its own initial weights"):
+        method.run(plan, NETWORK, oracle_of(linear), Randomness.seeded(2))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_network_must_be_told_everything(kind):
+    full = given(kind)
+    asked = ["steps", "batch_size", "step_size", "clip"]
+    asked += ["difference_clip", "mix"] if kind is RecursiveMomentum else []
+    for name in asked:
+        with pytest.raises(ValueError, match=f"on a network needs {name}: its gradients have no known bound"):
+            replace(full, **{name: None}).plan(NETWORK, BUDGET)
+    with pytest.raises(ValueError, match=r"needs steps, batch_size, .* and "):
+        kind().plan(NETWORK, BUDGET)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_clip_above_the_lipschitz_constant_is_not_paid_for(kind):
+    plan = given(kind, clip=100.0).plan(PROBLEM, BUDGET)
+    assert plan.clip == PROBLEM.constants.L == 1.0
+    # a network has no such constant, and gets what it asks for
+    assert given(kind, clip=100.0).plan(NETWORK, BUDGET).clip == 100.0
+
+
+REFUSED = [
+    (Budget(1.0), {}, "delta is 0"),
+    (BUDGET, {"steps": 0}, "steps is 0"),
+    (BUDGET, {"steps": 2.5}, "whole number"),
+    (BUDGET, {"batch_size": N + 1}, f"between 1 and the {N} records"),
+    (BUDGET, {"batch_size": -1}, "batch_size is -1"),
+    (BUDGET, {"step_size": math.nan}, "step_size is nan"),
+    (BUDGET, {"clip": 0.0}, "clip is 0.0"),
+    (BUDGET, {"sampling": "shuffled"}, "'poisson', 'fixed_size'"),
+    (Budget(1.0, 1e-6, Relation.ADD_REMOVE), {"sampling": "fixed_size"}, "Poisson"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("budget", "settings", "words"), REFUSED)
+def test_what_is_refused(kind, budget, settings, words):
+    with pytest.raises(ValueError, match=words):
+        given(kind, **settings).plan(PROBLEM, budget)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kink_has_no_default_step(kind):
+    kinked = Problem(N, D, Hinge())
+    with pytest.raises(ValueError, match="smooth"):
+        kind().plan(kinked, BUDGET)
