@@ -50,7 +50,7 @@ def share(secret: Words, degree: int, members: int, stream: Stream) -> Words:
 
     coefficients = uniform(stream, (degree, *secret.shape))
     out = np.empty((members, *secret.shape), dtype=np.uint64)
-    evaluate(secret.reshape(-1), coefficients.reshape(degree, -1), out.reshape(members, -1))
+    evaluate(secret.reshape(-1), coefficients.reshape(degree, secret.size), out.reshape(members, secret.size))
     return out
 
 

@@ -16,7 +16,7 @@ What is drawn is exactly the table's law, and the table's distance to the discre
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_HALF_EVEN, Context, Decimal
+from decimal import Decimal, localcontext
 from functools import lru_cache
 from typing import Protocol
 
@@ -34,7 +34,6 @@ COIN_BITS = GROUPS * GROUP
 SCALE = 6.4
 """The table's discrete Gaussian: its 127 numbers reach to ten standard deviations."""
 
-_DIGITS = Context(prec=80)
 _CHUNK = 4096  # coordinates at a time: the shares in flight stay within some 10 MB
 
 
@@ -172,14 +171,14 @@ def _total(a: Words, axis: int) -> Words:
 def table() -> Table:
     """Built in 80 digits; the areas are whole multiples of 2^-79 that add up to one exactly."""
     reach, unit = (1 << COLUMN_BITS) // 2 - 1, 1 << (COLUMN_BITS + COIN_BITS)
-    variance = Decimal(SCALE) ** 2
-    # terms beyond 200 are below 10^-210
-    mass = {k: _DIGITS.exp(-Decimal(k * k) / (2 * variance)) for k in range(201)}
-    theta = mass[0] + 2 * sum(mass[k] for k in range(1, 201))
-    probability = {k: _DIGITS.divide(mass[abs(k)], theta) for k in range(-200, 201)}
-    areas = {k: int((probability[k] * unit).to_integral_value(ROUND_HALF_EVEN)) for k in range(-reach, reach + 1)}
-    areas[0] += unit - sum(areas.values())
-    distance = sum(abs(Decimal(areas.get(k, 0)) / unit - p) for k, p in probability.items()) / 2
+    with localcontext(prec=80):
+        # terms beyond 200 are below 10^-210
+        mass = [(-Decimal(k * k) / (2 * Decimal(SCALE) ** 2)).exp() for k in range(201)]
+        theta = mass[0] + 2 * sum(mass[1:])
+        probability = {k: mass[abs(k)] / theta for k in range(-200, 201)}
+        areas = {k: int((probability[k] * unit).to_integral_value()) for k in range(-reach, reach + 1)}
+        areas[0] += unit - sum(areas.values())
+        distance = sum(abs(Decimal(areas.get(k, 0)) / unit - p) for k, p in probability.items()) / 2
     first, second, thresholds = _alias(areas)
     digits = [[threshold >> (COIN_BITS - 1 - i) & 1 for i in range(COIN_BITS)] for threshold in thresholds]
     return Table(
