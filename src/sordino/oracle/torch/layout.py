@@ -1,6 +1,6 @@
 """A trial on made-up records: which axis of which layer counts the records, and which parameters the books miss.
 
-Nothing here sees a record; only the shape and dtype of one.
+Nothing here sees a record, only the shape and dtype of one.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sordino.oracle.torch.layers import rule_of
+from sordino.oracle.torch.layers import feature_axes, form_of
 from sordino.oracle.torch.losses import losses_of
 from sordino.oracle.torch.parameters import Place
-from sordino.oracle.torch.tape import Call, Tape, edges_into_parameters
+from sordino.oracle.torch.tape import Call, Tape, edges_into_parameters, same_draws
 
 FEW, MORE = 2, 3
 
@@ -25,14 +25,26 @@ class Site(NamedTuple):
 
     layer: nn.Module
     axis: int | None
+    for_all: bool
 
 
 class Layout(NamedTuple):
-    """The calls of a pass, the parameters whose gradients they do not tell, and those without any gradient."""
+    """The calls of a pass, the parameters whose gradients they do not tell, and those without any gradient.
+
+    `overwrites` tells that the model changes its input in place.
+    """
 
     sites: list[Site]
     apart: set[str]
     unused: set[str]
+    overwrites: bool
+
+
+class Trial(NamedTuple):
+    calls: list[Call]
+    losses: Tensor
+    inputs: Tensor
+    overwrites: bool
 
 
 def layout_of(
@@ -40,119 +52,112 @@ def layout_of(
     places: list[Place],
     tape: Tape,
     loss: Callable[[Any, Any], Tensor],
-    inputs: Tensor,
-    targets: Tensor,
+    sample: tuple[Tensor, Tensor],
 ) -> Layout:
-    """`inputs` and `targets` are of one record; only their shapes and dtypes matter."""
-    devices = [] if inputs.device.type == "cpu" else [inputs.device]
-    with torch.random.fork_rng(devices, device_type=inputs.device.type if devices else "cuda"):
-        state = torch.get_rng_state()
+    """How passes of this model will look; `sample` is one record, of which only shape and dtype matter."""
 
-        def trial(size: int) -> Trial:
-            torch.set_rng_state(state)
-            return _trial(model, tape, loss, inputs, targets, size)
+    def compared() -> tuple[list[Site], Trial]:
+        few, more = (_trial(model, tape, loss, made_up(sample, size)) for size in (FEW, MORE))
+        return _sites(few.calls, more.calls), more
 
-        sites, calls, losses, made_up = _compared(trial)
-        alone = {number for number, site in enumerate(sites) if site.axis is None}
-        if alone:
-            # handing on copies of an output must not change what the model computes
-            tape.spread = alone
-            try:
-                spread = _compared(trial)
-            except ValueError:
-                spread = None
-            if spread is not None and torch.allclose(spread[2], losses, rtol=1e-4, equal_nan=True):
-                sites, calls, losses, made_up = spread
-            else:
-                tape.spread = set()
-    _refuse_dependence(sites, calls, losses, made_up)
+    sites, trial = compared()
+    alone = {number for number, site in enumerate(sites) if site.for_all}
+    if alone:
+        # handing on copies of an output must not change what the model computes
+        tape.spread = alone
+        try:
+            sites_spread, spread = compared()
+            if not torch.allclose(spread.losses, trial.losses, rtol=1e-4, equal_nan=True):
+                raise ValueError("other losses")
+            sites, trial = sites_spread, spread
+        except ValueError:
+            tape.spread = set()
+    _refuse_dependence(sites, trial)
 
-    # a parameter is in the books when every one of its uses in the graph is a noted call with an axis of records
+    # a parameter is in the books when every use of it in the graph is a noted call with an axis of records
     noted: Counter[Tensor] = Counter()
     forms: dict[Tensor, set[object]] = {}
     for site in sites:
         if site.axis is not None:
             for parameter in site.layer.parameters(recurse=False):
                 noted[parameter] += 1
-                forms.setdefault(parameter, set()).add(_kind(site.layer))
-    used = edges_into_parameters(losses)
+                forms.setdefault(parameter, set()).add(form_of(site.layer))
+    used = edges_into_parameters(trial.losses)
     apart = {
         name
         for name, parameter, _ in places
         if used[parameter] and (used[parameter] != noted[parameter] or len(forms[parameter]) > 1)
     }
-    return Layout(sites, apart, {name for name, parameter, _ in places if not used[parameter]})
+    unused = {name for name, parameter, _ in places if not used[parameter]}
+    return Layout(sites, apart, unused, trial.overwrites)
 
 
-Trial = tuple[list[Call], Tensor, Tensor]
-
-
-def _compared(trial: Callable[[int], Trial]) -> tuple[list[Site], list[Call], Tensor, Tensor]:
-    """The sites that two batch sizes show, and what came of the larger one."""
-    few, _, _ = trial(FEW)
-    calls, losses, made_up = trial(MORE)
-    if [call.layer for call in few] != [call.layer for call in calls]:
-        raise ValueError("the model calls other layers for batches of another size: it must not.")
-    sites = [Site(call.layer, _axis(one.shape, call.shape)) for one, call in zip(few, calls, strict=True)]
-    return sites, calls, losses, made_up
-
-
-def _trial(
-    model: nn.Module, tape: Tape, loss: Callable[[Any, Any], Tensor], inputs: Tensor, targets: Tensor, size: int
-) -> Trial:
-    generator = torch.Generator().manual_seed(0)
-    shape = (size, *inputs.shape[1:])
-    made_up = torch.zeros(shape, dtype=inputs.dtype, device=inputs.device)
+def made_up(sample: tuple[Tensor, Tensor], size: int) -> tuple[Tensor, Tensor]:
+    """Random inputs and zeros as targets, shaped like the sample's."""
+    inputs, targets = (torch.zeros((size, *t.shape[1:]), dtype=t.dtype, device=t.device) for t in sample)
     if inputs.is_floating_point():
-        made_up += torch.randn(shape, generator=generator, dtype=torch.float64).to(made_up)
-        made_up.requires_grad_()
-    answers = torch.zeros((size, *targets.shape[1:]), dtype=targets.dtype, device=inputs.device)
-    with tape.recording(size) as calls, torch.enable_grad():
+        generator = torch.Generator().manual_seed(0)
+        inputs += torch.randn(inputs.shape, generator=generator, dtype=torch.float64).to(inputs)
+    return inputs, targets
+
+
+def _trial(model: nn.Module, tape: Tape, loss: Callable[[Any, Any], Tensor], records: tuple[Tensor, Tensor]) -> Trial:
+    inputs, targets = records
+    if inputs.is_floating_point():
+        inputs.requires_grad_()
+    size = len(inputs)
+    with same_draws(inputs.device), tape.recording(size) as calls, torch.enable_grad():
+        # times one: a leaf cannot be changed in place
+        given = inputs * 1
         try:
-            # times one: the first layer may work in place, which a leaf does not allow
-            outputs = model(made_up * 1)
+            outputs = model(given)
         except (RuntimeError, TypeError, IndexError, ValueError) as error:
             raise ValueError(
                 f"the model does not take {size} records of shape {tuple(inputs.shape[1:])} and dtype {inputs.dtype}: "
                 f"{error}"
             ) from error
-        losses = losses_of(loss, outputs, answers, size)
-    return calls, losses, made_up
+        losses = losses_of(loss, outputs, targets, size)
+    return Trial(calls, losses, inputs, given._version > 0)
 
 
-def _axis(few: torch.Size, more: torch.Size) -> int | None:
-    differing = [axis for axis, pair in enumerate(zip(few, more, strict=False)) if pair != (pair[0], pair[0])]
-    if len(few) != len(more) or len(differing) != 1:
+def _sites(few: list[Call], more: list[Call]) -> list[Site]:
+    """What two batch sizes show: the records' axis is the one that differs."""
+    if [call.layer for call in few] != [call.layer for call in more]:
+        raise ValueError("the model calls other layers for batches of another size: it must not.")
+    return [
+        Site(one.layer, _axis(one.layer, one.shape, other.shape), one.shape == other.shape)
+        for one, other in zip(few, more, strict=True)
+    ]
+
+
+def _axis(layer: nn.Module, few: torch.Size, more: torch.Size) -> int | None:
+    if len(few) != len(more):
+        return None
+    differing = [axis for axis in range(len(few)) if few[axis] != more[axis]]
+    if len(differing) != 1 or differing[0] in feature_axes(layer, len(few)):
         return None
     axis = differing[0]
     return axis if (few[axis], more[axis]) == (FEW, MORE) else None
 
 
-def _refuse_dependence(sites: list[Site], calls: list[Call], losses: Tensor, made_up: Tensor) -> None:
-    """Raise a sentence when the first record's loss depends on what the others hold."""
-    if not losses.requires_grad:
+def _refuse_dependence(sites: list[Site], trial: Trial) -> None:
+    """Raise a sentence when one record's loss depends on what the others hold."""
+    known = [(call.edge, site.axis) for call, site in zip(trial.calls, sites, strict=True) if site.axis is not None]
+    if trial.inputs.requires_grad:
+        known.append((torch.autograd.graph.get_gradient_edge(trial.inputs), 0))
+    if not (known and trial.losses.requires_grad):
         return
-    edges = [call.edge for call, site in zip(calls, sites, strict=True) if site.axis is not None]
-    axes = [site.axis for site in sites if site.axis is not None]
-    if made_up.requires_grad:
-        edges.append(torch.autograd.graph.get_gradient_edge(made_up))
-        axes.append(0)
-    if not edges:
-        return
-    found = torch.autograd.grad(losses[0], edges, retain_graph=True, allow_unused=True)
-    for gradient, axis in zip(found, axes, strict=True):
-        if gradient is not None and bool((gradient.movedim(axis, 0)[1:] != 0).any()):
-            raise ValueError(
-                "the model mixes records: the loss of one depends on another in the same batch, so that no record's "
-                "influence can be bounded. Let every record be computed by itself, with nn.GroupNorm or nn.LayerNorm "
-                "where it is normalised over the batch."
-            )
-
-
-def _kind(layer: nn.Module) -> object:
-    """Layers of one kind have gradients of one form."""
-    if isinstance(layer, nn.Linear | nn.Embedding):
-        return "matrix"
-    if isinstance(layer, nn.Conv1d | nn.Conv2d):
-        return (layer.stride, layer.padding, layer.dilation, layer.groups, layer.padding_mode)
-    return rule_of(layer)
+    edges, axes = zip(*known, strict=True)
+    for record in range(MORE):
+        found = torch.autograd.grad(trial.losses[record], edges, retain_graph=True, allow_unused=True)
+        for gradient, axis in zip(found, axes, strict=True):
+            if gradient is None:
+                continue
+            others = gradient.movedim(axis, 0)[[other for other in range(MORE) if other != record]]
+            # made-up input may lead to what is not a number, which tells nothing
+            if bool((others.nan_to_num() != 0).any()):
+                raise ValueError(
+                    "the model mixes records: the loss of one depends on another in the same batch, so that no "
+                    "record's influence can be bounded. Compute every record by itself, with nn.GroupNorm or "
+                    "nn.LayerNorm where it is normalised over the batch."
+                )

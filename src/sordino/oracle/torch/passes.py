@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,13 +13,21 @@ from torch import Tensor, nn
 
 from sordino.oracle.torch.attention import open_attention
 from sordino.oracle.torch.clipping import Entry, Notes
-from sordino.oracle.torch.fallback import gradients_of_each
-from sordino.oracle.torch.layers import rule_of
-from sordino.oracle.torch.layout import layout_of
+from sordino.oracle.torch.fallback import EachRecord
+from sordino.oracle.torch.layers import Rule, rule_of
+from sordino.oracle.torch.layout import FEW, Site, layout_of, made_up
 from sordino.oracle.torch.losses import losses_of
 from sordino.oracle.torch.pairs import KEEP, Pair, Scale
 from sordino.oracle.torch.parameters import Place, places
-from sordino.oracle.torch.tape import Call, Tape
+from sordino.oracle.torch.tape import Call, Tape, same_draws
+
+
+class Books(NamedTuple):
+    """How a call is booked: by which rule, with the records on which axis, for which parameters."""
+
+    rule: Rule
+    axis: int
+    places: dict[str, Place]
 
 
 class Passes:
@@ -27,22 +35,24 @@ class Passes:
 
     def __init__(self, model: nn.Module, loss: Callable[[Any, Any], Tensor], sample: tuple[Tensor, Tensor]) -> None:
         self._model, self._loss = model, loss
-        self._places = places(model)
-        first = self._places[0].parameter
+        found = places(model)
+        first = found[0].parameter
         self.dtype, self.device = first.dtype, first.device
-        self._flat = torch.empty(self._places[-1].stop, dtype=self.dtype, device=self.device)
-        for place in self._places:
+        self._flat = torch.empty(found[-1].stop, dtype=self.dtype, device=self.device)
+        for place in found:
             view = self._flat[place.start : place.stop].view(place.parameter.shape)
             view.copy_(place.parameter.detach())
             place.parameter.data = view
-        self._places = open_attention(model, self._places)
+        found = open_attention(model, found)
         self._tape = Tape(model)
-        layout = layout_of(model, self._places, self._tape, loss, *self._moved(sample))
-        self._sites = layout.sites
-        self._apart = [place for place in self._places if place.name in layout.apart]
-        self._booked: dict[int, Place] = {
-            id(place.parameter): place for place in self._places if place.name not in layout.apart
-        }
+        sample = self._moved(sample)
+        layout = layout_of(model, found, self._tape, loss, sample)
+        self._sites, self._overwrites = layout.sites, layout.overwrites
+        self._apart = [place for place in found if place.name in layout.apart]
+        booked = {id(place.parameter): place for place in found if place.name not in layout.apart}
+        self._books = [_books(site, booked) for site in self._sites]
+        with same_draws(self.device):
+            self._each = EachRecord(model, loss, self._apart, made_up(sample, FEW))
         self.notices = _notices(model, self._apart, layout.unused)
 
     def largest(self, chunk: int) -> int:
@@ -56,8 +66,8 @@ class Passes:
         notes = []
         for number, point in enumerate(points):
             self._flat.copy_(torch.from_numpy(point))
-            with self._same_draws() if number + 1 < len(points) else nullcontext():
-                notes.append(self._pass(inputs, targets))
+            with same_draws(self.device) if number + 1 < len(points) else nullcontext():
+                notes.append(self._pass(inputs.clone() if self._overwrites else inputs, targets))
         return notes
 
     def _pass(self, inputs: Tensor, targets: Tensor) -> Notes:
@@ -71,25 +81,24 @@ class Passes:
         with torch.no_grad():
             entries = [
                 entry
-                for call, site, e in zip(calls, self._sites, gradients, strict=True)
-                if site.axis is not None
-                for entry in self._entries(call, site.axis, e)
+                for call, books, e in zip(calls, self._books, gradients, strict=True)
+                if books is not None
+                for entry in self._entries(call, books, e)
             ]
-            for place, rows in gradients_of_each(self._model, self._loss, self._apart, inputs, targets):
+            for place, rows in self._each.gradients(inputs, targets):
                 entries.append(Entry(place.start, place.stop, Scale(axis=1), Pair(rows)))
             return Notes(entries, losses.isfinite())
 
-    def _entries(self, call: Call, axis: int, e: Tensor | None) -> list[Entry]:
-        rule = rule_of(call.layer)
-        assert rule is not None
-        a = call.input.movedim(axis, 0)
+    def _entries(self, call: Call, books: Books, e: Tensor | None) -> list[Entry]:
+        a = call.input
         e = torch.zeros(call.shape, dtype=self.dtype, device=self.device) if e is None else e
-        found = []
-        for name, form, pair in rule(call.layer, a, e.movedim(axis, 0)):
-            place = self._booked.get(id(getattr(call.layer, name)))
-            if place is not None:
-                found.append(Entry(place.start, place.stop, form, pair))
-        return found
+        if books.axis != 0:
+            a, e = a.movedim(books.axis, 0), e.movedim(books.axis, 0)
+        return [
+            Entry(books.places[name].start, books.places[name].stop, form, pair)
+            for name, form, pair in books.rule(call.layer, a, e)
+            if name in books.places
+        ]
 
     def _as_laid_out(self, calls: list[Call]) -> None:
         if [call.layer for call in calls] != [site.layer for site in self._sites]:
@@ -102,10 +111,11 @@ class Passes:
         inputs, targets = (t.to(self.device, self.dtype if t.is_floating_point() else t.dtype) for t in pair)
         return inputs, targets
 
-    def _same_draws(self) -> AbstractContextManager[None]:
-        if self.device.type == "cpu":
-            return torch.random.fork_rng([])
-        return torch.random.fork_rng([self.device], device_type=self.device.type)
+
+def _books(site: Site, booked: dict[int, Place]) -> Books | None:
+    rule = rule_of(site.layer)
+    own = {name: booked[id(one)] for name, one in site.layer._parameters.items() if id(one) in booked}
+    return Books(rule, site.axis, own) if rule is not None and site.axis is not None and own else None
 
 
 def _notices(model: nn.Module, apart: list[Place], unused: set[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -66,6 +66,13 @@ class Tape:
             # the edge is taken now: an activation that works in place would move the tensor to another one
             self._calls.append(Call(layer, a, output.shape, get_gradient_edge(output), a._version))
         return output
+
+
+def same_draws(device: torch.device) -> AbstractContextManager[None]:
+    """Whatever a model draws inside is drawn again by the next pass."""
+    if device.type == "cpu":
+        return torch.random.fork_rng([])
+    return torch.random.fork_rng([device], device_type=device.type)
 
 
 def edges_into_parameters(losses: Tensor) -> Counter[Tensor]:
