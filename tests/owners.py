@@ -47,7 +47,9 @@ def plan_for(owners, method=METHOD, records=60, features=4, budget=BUDGET, **set
 
 
 def party(plan, member, X, y, seed=None, convert=np.asarray):
-    randomness = Randomness.system() if seed is None else Randomness.seeded(1000 * seed + member)
+    # a server's bits do not depend on how many owners there are
+    number = member if member < len(plan.owners) else 500 + member - len(plan.owners)
+    randomness = Randomness.system() if seed is None else Randomness.seeded(1000 * seed + number)
     if member >= len(plan.owners):
         return Server(randomness)
     part = shares_of(len(X), len(plan.owners))[member]

@@ -36,7 +36,7 @@ class Link(asyncio.Protocol):
         self._transport: Any = None
         self._received = bytearray()
         self._boxes: dict[int, bytes | asyncio.Future[bytes]] = {}
-        self._lost = False
+        self.lost = False
         self.nbytes_sent = 0
 
     def connection_made(self, transport: Any) -> None:
@@ -87,7 +87,7 @@ class Link(asyncio.Protocol):
             self._boxes[tag] = content
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._lost = True
+        self.lost = True
         for box in self._boxes.values():
             if isinstance(box, asyncio.Future) and not box.done():
                 box.set_exception(self._gone())
@@ -95,7 +95,7 @@ class Link(asyncio.Protocol):
 
     def send(self, tag: int, content: bytes) -> None:
         """Label a message and hand it to the connection."""
-        if self._lost:
+        if self.lost:
             raise self._gone()
         self._transport.write(_FRAME.pack(tag, len(content)))
         self._transport.write(content)
@@ -105,7 +105,7 @@ class Link(asyncio.Protocol):
         """The message with this label, or the promise of it."""
         box = self._boxes.pop(tag, None)
         if box is None:
-            if self._lost:
+            if self.lost:
                 raise self._gone()
             box = self._boxes[tag] = asyncio.get_running_loop().create_future()
         return box
@@ -122,9 +122,17 @@ class TlsMesh:
     """Links to all members, served by a thread of their own so that messages leave and arrive while a method works."""
 
     def __init__(
-        self, me: int, addresses: Sequence[str], credentials: Credentials | None = None, patience: float = 60.0
+        self,
+        me: int,
+        addresses: Sequence[str],
+        credentials: Credentials | None = None,
+        patience: float = 60.0,
+        arrival: float | None = None,
     ) -> None:
-        """`addresses` are host:port of every member, in order. Without credentials only on this machine, for tests."""
+        """`addresses` are host:port of every member, in order. Without credentials only on this machine, for tests.
+
+        `patience` is for an answer, in seconds; `arrival` for all members to come, the same if None.
+        """
         self.me, self.members = me, len(addresses)
         self.traffic = Traffic()
         self._addresses = [_split(address) for address in addresses]
@@ -135,7 +143,9 @@ class TlsMesh:
                 f"{len(credentials.pins)} pinned certificates for {self.members} members: pin all or none."
             )
         self._credentials, self._patience = credentials, patience
+        self._arrival = patience if arrival is None else arrival
         self._links: dict[int, Link] = {}
+        self._complete = False
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -193,7 +203,7 @@ class TlsMesh:
             link.close()
         # closing flushes; leave when the others have left, or soon
         deadline = time.monotonic() + min(2.0, self._patience)
-        while self._links and time.monotonic() < deadline:
+        while not all(link.lost for link in self._links.values()) and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
 
     def named_by(self, connection: Any) -> int | None:
@@ -208,11 +218,12 @@ class TlsMesh:
             self._links[member] = link
 
     def left(self, link: Link) -> None:
-        if self._links.get(link.peer if link.peer is not None else -1) is link:
-            del self._links[link.peer]  # type: ignore[arg-type]
+        # once all have met, what a lost member had sent before can still be read
+        if not self._complete and link.peer is not None and self._links.get(link.peer) is link:
+            del self._links[link.peer]
 
     async def _connect(self) -> None:
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self._arrival
         if self.me > 0:
             host, port = self._addresses[self.me]
             accept = None if self._credentials is None else self._credentials.context(ssl.Purpose.CLIENT_AUTH)
@@ -225,10 +236,11 @@ class TlsMesh:
                 if time.monotonic() > deadline:
                     missing = [str(i) for i in range(self.members) if i != self.me and i not in self._links]
                     raise MemberLost(
-                        f"member {', '.join(missing)} did not come within {self._patience:g} seconds, or not with a "
+                        f"member {', '.join(missing)} did not come within {self._arrival:g} seconds, or not with a "
                         "certificate that names it, is valid now, and is signed by the agreed authority."
                     )
                 await asyncio.sleep(0.005)
+            self._complete = True
         finally:
             for call in calls:
                 call.cancel()
@@ -250,7 +262,7 @@ class TlsMesh:
                 why = str(error)
                 await asyncio.sleep(0.05)
                 continue
-            while not link._lost and peer not in self._links and time.monotonic() < deadline:
+            while not link.lost and peer not in self._links and time.monotonic() < deadline:
                 await asyncio.sleep(0.002)
             if self._links.get(peer) is link:
                 return
