@@ -5,8 +5,10 @@ import math
 import pytest
 
 from sordino.budget import Budget, Relation
-from sordino.losses import Hinge, Huber, Logistic, Softmax
-from sordino.methods import NoisySGD
+from sordino.losses import Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, Softmax
+from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation
+from sordino.methods.output_perturbation import predicted_output_excess
+from sordino.methods.schedule import expected_radius
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.planner import candidates, choose
 from sordino.problem import Problem
@@ -38,8 +40,41 @@ def test_infeasible_methods_say_why():
     reasons = {one.name: one.reason for one in candidates(Problem(5000, 20, Softmax(4)), Budget(1.0, 1e-6))}
     assert "rank-one Hessian: Softmax has rank 3" in reasons["objective perturbation"]
     reasons = {one.name: one.reason for one in candidates(Problem(5000, 20, Logistic()), Budget(1.0))}
-    assert all("delta is 0" in reason for name, reason in reasons.items() if name != "output perturbation")
-    assert reasons["output perturbation"] == ""
+    assert reasons.pop("output perturbation") == ""
+    assert reasons.pop("proximal smoothing").startswith("Logistic loss has no kink to smooth: use OutputPerturbation")
+    assert all("delta is 0" in reason for reason in reasons.values())
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Absolute(1.0), Pinball(0.8, 1.0), EpsilonInsensitive(0.1, 1.0)])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("relation", list(Relation))
+def test_a_kink_is_smoothed(loss, delta, relation):
+    problem, budget = Problem(5000, 20, loss), Budget(1.0, delta, relation)
+    if delta == 0 and relation is Relation.ADD_REMOVE:
+        # output perturbation counts the records
+        assert not any(one.feasible for one in candidates(problem, budget))
+        return
+    first, *others = candidates(problem, budget)
+    assert first.name == "proximal smoothing"
+    assert first.method == choose(problem, budget)
+    assert isinstance(first.method.inner, NoisyGradientDescent if delta else OutputPerturbation)
+    assert all("ProximalSmoothing" in one.reason for one in others)
+    # more than the inner method's own prediction: smoothing costs something
+    assert first.excess > problem.constants.L**2 / (8 * first.plan.sharpness)
+    assert math.isfinite(first.excess)
+    # and less with more records
+    assert candidates(Problem(50_000, 20, loss), budget)[0].excess < first.excess
+
+
+def test_output_perturbation_is_predicted_for_the_steps_it_plans():
+    for problem in (*FACTS, Problem(6497, 13, Huber(1.0, 1.0))):
+        budget = Budget(1.0, 1e-6)
+        (one,) = [one for one in candidates(problem, budget) if one.name == "output perturbation"]
+        plan = OutputPerturbation().plan(problem, budget)
+        assert one.plan == plan
+        R0 = expected_radius(problem)
+        assert one.excess == predicted_output_excess(problem, budget, plan.steps, plan.step_size, R0)
+        assert one.passes == plan.steps
 
 
 def test_a_pure_budget_and_few_passes_narrow_the_choice():

@@ -13,8 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from sordino.budget import Budget
-from sordino.methods import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation
-from sordino.methods.schedule import added_convexity, expected_radius, predicted_excess, predicted_output_excess
+from sordino.methods import (
+    NoisyGradientDescent,
+    NoisySGD,
+    ObjectivePerturbation,
+    OutputPerturbation,
+    ProximalSmoothing,
+)
+from sordino.methods.output_perturbation import predicted_output_excess
+from sordino.methods.proximal import anchored, smoothing_cost
+from sordino.methods.schedule import added_convexity, expected_radius, predicted_excess
 from sordino.privacy.accountants import gdp_mu
 from sordino.problem import Problem
 
@@ -58,7 +66,7 @@ def candidates(problem: Problem, budget: Budget, most_passes: float = math.inf) 
     `most_passes` bounds how often the records may be read.
     """
     R0 = expected_radius(problem)
-    found = [_candidate(problem, budget, most_passes, R0, *offer) for offer in _offers(R0)]
+    found = [_candidate(problem, budget, most_passes, R0, *offer) for offer in _offers(budget)]
     return tuple(sorted(found, key=lambda one: (not one.feasible, one.excess)))
 
 
@@ -67,7 +75,7 @@ def choose(problem: Problem, budget: Budget, most_passes: float = math.inf) -> A
     R0 = expected_radius(problem)
     found: list[Candidate] = []
     # batches are for records that cannot be read often: they are tried, and calibrated, only when nothing else fits
-    for offers in (_offers(R0)[:-1], _offers(R0)[-1:]):
+    for offers in (_offers(budget)[:-1], _offers(budget)[-1:]):
         found += [_candidate(problem, budget, most_passes, R0, *offer) for offer in offers]
         feasible = [one for one in found if one.feasible]
         if feasible:
@@ -78,15 +86,21 @@ def choose(problem: Problem, budget: Budget, most_passes: float = math.inf) -> A
     )
 
 
+def smoothing_for(budget: Budget) -> ProximalSmoothing:
+    """For a loss with a kink: descent on its envelope, with the noise at the end where delta is 0."""
+    return ProximalSmoothing(OutputPerturbation()) if budget.pure else ProximalSmoothing()
+
+
 Predict = Callable[[Problem, Budget, Any, float], Prediction]
 
 
-def _offers(R0: float) -> tuple[tuple[str, Any, Predict], ...]:
+def _offers(budget: Budget) -> tuple[tuple[str, Any, Predict], ...]:
     """In the order in which ties are broken."""
     return (
         ("noisy gradient descent", NoisyGradientDescent(), _descent),
         ("objective perturbation", ObjectivePerturbation(), _objective),
-        ("output perturbation", OutputPerturbation(radius=R0), _output),
+        ("output perturbation", OutputPerturbation(), _output),
+        ("proximal smoothing", smoothing_for(budget), _smoothing),
         ("noisy SGD", NoisySGD(), _stochastic),
     )
 
@@ -120,6 +134,11 @@ def _output(problem: Problem, budget: Budget, plan: Any, R0: float) -> Predictio
     excess = predicted_output_excess(problem, budget, plan.steps, plan.step_size, R0)
     std = getattr(plan.noise, "std", None) or plan.noise.scale * math.sqrt(problem.dim + 1)
     return Prediction(excess, std, plan.steps)
+
+
+def _smoothing(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
+    inner = (_output if budget.pure else _descent)(anchored(problem, plan.sharpness), budget, plan.inner, R0)
+    return inner._replace(excess=inner.excess + smoothing_cost(problem, plan.sharpness))
 
 
 def _stochastic(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:

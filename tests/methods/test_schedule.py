@@ -124,6 +124,10 @@ def test_the_expected_radius():
     assert expected_radius(Problem(10, 100, Logistic(), row_norm=2.0)) == pytest.approx(7.5)
     assert expected_radius(Problem(10, 100, Logistic(), domain=Ball(3.0))) == 3.0
     assert expected_radius(Problem(10, 100, Logistic()), guess=2.0) == 2.0
+    # targets half way to their bound, and no larger than a confident score where it is far or unknown
+    assert expected_radius(Problem(10, 100, Huber(0.5, 1.0))) == pytest.approx(5.0)
+    assert expected_radius(Problem(10, 100, Huber(0.5, 50.0))) == pytest.approx(15.0)
+    assert expected_radius(Problem(10, 100, Huber(0.5))) == pytest.approx(15.0)
     # ten classes have ten scores, and a prediction depends on the difference of two
     assert expected_radius(Problem(10, 100, Softmax(10))) == pytest.approx(15.0 * math.sqrt(5))
 

@@ -135,22 +135,28 @@ class _Anchored(MoreauSmoothed):
         return self.base.at_zero
 
 
-def _anchored(problem: Problem, sharpness: float) -> Problem:
+def anchored(problem: Problem, sharpness: float) -> Problem:
+    """The smoothed problem, for predictions."""
     return replace(problem, loss=_Anchored(problem.loss, sharpness))  # type: ignore[arg-type]
+
+
+def smoothing_cost(problem: Problem, sharpness: float) -> float:
+    """L^2/(8 beta): a quarter of the records near the kink, where smoothing costs L^2/(2 beta)."""
+    return problem.constants.L**2 / (8 * sharpness * problem.row_norm**2)
 
 
 def _balanced(problem: Problem, budget: Budget, printed: float, R0: float) -> float:
     """The least sharpness whose predicted excess, smoothing included, is within a tenth of the best."""
-    first = balanced_descent(_anchored(problem, printed), budget, radius=R0)
+    first = balanced_descent(anchored(problem, printed), budget, radius=R0)
     tau = first.steps * first.step_size
     mu_G = gdp_mu(budget.epsilon, budget.delta)
 
     def excess(sharpness: float) -> float:
-        smoothed = _anchored(problem, sharpness)
-        L, beta, _ = smoothed.constants
+        smoothed = anchored(problem, sharpness)
+        beta = smoothed.constants.beta
         T = min(max(math.ceil(tau * beta / STRIDE), FEWEST_STEPS), MOST_STEPS)
         descent = predicted_excess(smoothed, budget.relation, mu_G, T, min(tau / T, 1.9 / beta), R0)
-        return descent + L**2 / (8 * sharpness * problem.row_norm**2)
+        return descent + smoothing_cost(problem, sharpness)
 
     found = [(printed * times, excess(printed * times)) for times in SHARPER]
     best = min(total for _, total in found)

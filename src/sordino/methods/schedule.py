@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 
 from sordino.budget import Budget, Relation
 from sordino.losses import Logistic, Softmax
-from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.accountants.objective import largest_shift
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.last_iterate import last_iterate_factor
@@ -53,7 +52,8 @@ _TYPICAL_MARGIN = 1.5
 def expected_radius(problem: Problem, guess: float | None = None) -> float:
     """R0: the guess, or a score of typical size spread over features of comparable size, within the public bound."""
     if guess is None:
-        score = min(getattr(problem.loss, "target_bound", math.inf), _TYPICAL_MARGIN)
+        # targets lie half way to their bound
+        score = min(getattr(problem.loss, "target_bound", math.inf) / 2, _TYPICAL_MARGIN)
         # two classes with a score each share the difference between them
         scores = max(1.0, problem.loss.outputs / 2)
         guess = score * math.sqrt(problem.features * scores) / problem.row_norm
@@ -93,17 +93,22 @@ def predicted_excess(
     count, share = _spectrum(problem.dim)
     settled = -np.expm1(-2 * eta * T * (mu + share * problem.loss.trace(problem.row_norm)))
     noise = 0.25 * eta * sigma**2 * float(count @ settled)
-    bias = _bias(problem, T, eta, R0)
+    bias = descent_bias(problem, T, eta, R0)
     bent = clip_cost(C / L) * (1 - bias / problem.loss.at_zero) if C < L and _can_clip(problem) else 0.0
     return bias + noise + bent
 
 
-def _bias(problem: Problem, T: int, eta: float, R0: float) -> float:
+def descent_bias(problem: Problem, T: int, eta: float, R0: float) -> float:
+    """What T exact steps leave of a quadratic."""
     _, beta, mu = problem.constants
     tau = eta * T
     # the maximum of lambda exp(-2 tau lambda) inside [mu, beta] is at 1/(2 tau)
     steepest = min(max(1 / (2 * tau), mu), beta)
-    q = 0.5 * R0**2 * steepest * math.exp(-2 * tau * steepest)
+    return at_most_standing(problem, 0.5 * R0**2 * steepest * math.exp(-2 * tau * steepest))
+
+
+def at_most_standing(problem: Problem, q: float) -> float:
+    """1/bias = 1/F(0) + 1/q."""
     return q / (1 + q / problem.loss.at_zero)
 
 
@@ -118,18 +123,6 @@ def _spectrum(dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     count = np.diff(edges).astype(float)
     middle = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
     return count, 1 / middle / (count / middle).sum()
-
-
-def predicted_output_excess(problem: Problem, budget: Budget, T: int, eta: float, R0: float) -> float:
-    """bias of T exact steps of size eta, and the noise that covers the distance one record moves their end."""
-    _, beta, mu = problem.constants
-    c = max(abs(1 - eta * mu), abs(1 - eta * beta))
-    Delta = eta * problem.gradient_sensitivity(budget.relation) * (T if c >= 1 else (1 - c**T) / (1 - c))
-    d = problem.dim
-    # per-coordinate variance of noise for sensitivity one: (d + 1)/epsilon^2 for the l2-Laplace, 1/mu_G^2 for Gaussian
-    variance = (d + 1) / budget.epsilon**2 if budget.pure else 1 / gdp_mu(budget.epsilon, budget.delta) ** 2
-    trace = problem.loss.trace(problem.row_norm) + mu * d
-    return _bias(problem, T, eta, R0) + 0.5 * trace * variance * Delta**2
 
 
 def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float, float]:
@@ -152,7 +145,7 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
         sigma = budget.relation.distance * L / m
         q = added * R0**2 / (2 * n)
         spread = float(count @ (eigenvalues / (eigenvalues + added / n) ** 2))
-        return q / (1 + q / problem.loss.at_zero) + 0.5 * (sigma / n) ** 2 * spread
+        return at_most_standing(problem, q) + 0.5 * (sigma / n) ** 2 * spread
 
     # the Jacobian alone costs log(1 + kappa), so kappa must stay well below epsilon
     least = smoothness / math.expm1(min(budget.epsilon, 50.0))

@@ -15,6 +15,7 @@ from sordino.privacy import accountants
 from sordino.privacy.accountants.content import read
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.events import Event
+from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 
 _COARSE = LossAccountant(grain=0.1)
 _SLACK = 1e-4
@@ -33,6 +34,14 @@ def calibrate(build: Callable[[float], Event], budget: Budget) -> float:
         return _at_epsilon(build, budget)
     found = _closed_form(build, budget)
     return found if found is not None else _search(build, budget)
+
+
+def noise_for(sensitivity: float, budget: Budget, dim: int) -> GaussianNoise | L2LaplaceNoise:
+    """The least noise with which one release of a vector costs at most `budget`."""
+    if budget.pure:
+        return L2LaplaceNoise(sensitivity, budget.epsilon, dim)
+    multiplier = calibrate(lambda m: GaussianNoise.at(m, sensitivity, dim).event, budget)
+    return GaussianNoise.at(multiplier, sensitivity, dim)
 
 
 def _at_epsilon(build: Callable[[float], Event], budget: Budget) -> float:
@@ -59,23 +68,39 @@ def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | Non
     content = read(build(1.0), budget.relation)
     if not content.gaussian or budget.pure or content.mu == 0:
         return None
-    # A lattice's distance depends on the noise by less than this factor, and is taken off delta beforehand.  Its share
-    # (1 + e^epsilon) distance grows with epsilon: beyond where it is half of delta a larger epsilon buys nothing.
+    # A lattice's distance depends on the noise by less than this factor, and is taken off delta beforehand; where that
+    # is too much, the distance at the noise found is taken.
     distance = 5 * content.distance
-    epsilon = min(budget.epsilon, math.log(max(1.0, budget.delta / (2 * distance)))) if distance else budget.epsilon
-    left = budget.delta - (1 + math.exp(epsilon)) * distance if distance else budget.delta
-    if left <= 0:
-        return None
-    allowed = accountants.gdp_mu(epsilon, left)
-    # A few units in the last place: the event rounds 1 / multiplier^2 and the sum of its parts.
-    multiplier = content.mu / allowed * (1 + 1e-14)
-    event = build(multiplier)
-    proportional = read(event, budget.relation).mu <= allowed <= read(event, budget.relation).mu * (1 + 1e-6)
-    if not proportional:
-        return None
-    spent = accountants.epsilon(event, budget.delta, budget.relation)
-    tight = epsilon < budget.epsilon or spent >= (1 - _SLACK) * budget.epsilon
-    return multiplier if tight and spent <= budget.epsilon else None
+    for attempt in range(3):
+        allowed, buys = _allowed(budget, distance)
+        if allowed == 0:
+            return None
+        # A few units in the last place: the event rounds 1 / multiplier^2 and the sum of its parts.  Where there is a
+        # distance, epsilon is found to 1e-9, from above; it falls at least as fast as the multiplier grows.
+        multiplier = content.mu / allowed * (1 + (2e-9 if distance else 1e-14))
+        event = build(multiplier)
+        happened = read(event, budget.relation)
+        if not happened.mu <= allowed <= happened.mu * (1 + 1e-6):
+            return None
+        spent = accountants.epsilon(event, budget.delta, budget.relation)
+        tight = spent >= (1 - _SLACK) * budget.epsilon if buys else attempt > 0
+        if tight and spent <= budget.epsilon:
+            return multiplier
+        distance = happened.distance
+    return None
+
+
+def _allowed(budget: Budget, distance: float) -> tuple[float, bool]:
+    """The mu that `budget` leaves beside a total variation distance (0 if none), and whether all of epsilon is in it.
+
+    The distance's share (1 + e^epsilon) distance grows with epsilon: beyond where it is half of delta a larger epsilon
+    buys nothing.
+    """
+    if distance == 0:
+        return accountants.gdp_mu(budget.epsilon, budget.delta), True
+    epsilon = min(budget.epsilon, math.log(max(1.0, budget.delta / (2 * distance))))
+    left = budget.delta - (1 + math.exp(epsilon)) * distance
+    return (accountants.gdp_mu(epsilon, left) if left > 0 else 0.0), epsilon == budget.epsilon
 
 
 def _search(build: Callable[[float], Event], budget: Budget) -> float:

@@ -34,11 +34,11 @@ from typing import Literal
 import numpy as np
 
 from sordino.budget import Budget, Relation
+from sordino.methods.output_perturbation import unit_variance
 from sordino.methods.protocol import Calibration, Release, require_paper_setting
 from sordino.methods.schedule import expected_radius
 from sordino.oracle.protocol import Array, ExactOracle
-from sordino.privacy.accountants import gdp_mu
-from sordino.privacy.calibrate import calibrate
+from sordino.privacy.calibrate import noise_for
 from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
@@ -103,7 +103,7 @@ class PermutationSGD:
         if self.calibration == "paper":
             noise = _printed_noise(Delta, closed_form(schedule, problem, eta, offset, k, N), budget, d)
         else:
-            noise = _noise(Delta, budget, d)
+            noise = noise_for(Delta, budget, d)
         return PermutationSGDPlan(k, N, schedule, float(etas[0]), offset, Delta, noise)
 
     def run(
@@ -154,7 +154,7 @@ class PermutationSGD:
         if self.calibration == "paper":
             return min(1 / math.sqrt(n), 1 / beta)
         # minimise  D^2/(2 tau) + v beta/2 (2 L tau/n)^2  over tau = eta T,  v = variance of noise per unit of Delta^2
-        v = (problem.dim + 1) / budget.epsilon**2 if budget.pure else gdp_mu(budget.epsilon, budget.delta) ** -2
+        v = unit_variance(budget, problem.dim)
         tau = float((D * n / L) ** (2 / 3) / (8 * v * beta) ** (1 / 3))
         return min(tau / T, 1 / beta)
 
@@ -202,13 +202,6 @@ def closed_form(schedule: Schedule, problem: Problem, eta: float, offset: float,
             return 4 * L / (beta * b) * float((1 / (np.sqrt(first) + offset)).sum())
         case "strongly convex":
             return 2 * L / (problem.records * mu)
-
-
-def _noise(Delta: float, budget: Budget, dim: int) -> GaussianNoise | L2LaplaceNoise:
-    if budget.pure:
-        return L2LaplaceNoise(Delta, budget.epsilon, dim)
-    multiplier = calibrate(lambda m: GaussianNoise.at(m, Delta, dim).event, budget)
-    return GaussianNoise.at(multiplier, Delta, dim)
 
 
 def _printed_noise(Delta: float, printed: float, budget: Budget, dim: int) -> GaussianNoise | L2LaplaceNoise:
