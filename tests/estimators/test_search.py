@@ -15,8 +15,11 @@ from sordino import (
     Certificate,
     NoisyGradientDescent,
     PrivateHuberRegressor,
+    PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateQuantileRegressor,
     PrivateSearch,
+    ProximalSmoothing,
     verify,
     wire,
 )
@@ -101,7 +104,27 @@ def test_regression():
     assert is_regressor(search)
     assert not hasattr(search, "predict_proba")
     assert search.fit(X, y).score(X, y) > 0.8
-    assert search.best_params_ == {"method": NoisyGradientDescent(), "l2": 0.0}
+    assert search.best_params_ == {"method": "auto", "l2": 0.0}
+
+
+@pytest.mark.parametrize("kind", ["signs", "numbers"])
+def test_a_loss_with_a_kink_is_smoothed(kind):
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, size=(6000, 2))
+    scores = X @ [2.0, -1.0] + 0.1 * rng.normal(size=6000)
+    given = {"epsilon": 1.0, "row_norm": np.sqrt(2), "random_state": 1}
+    estimator = (
+        PrivateLinearSVC(classes=[-1, 1], **given)
+        if kind == "signs"
+        else PrivateQuantileRegressor(quantile=0.5, target_bound=4.0, **given)
+    )
+    search = PrivateSearch(estimator, {"l2": [0.0, 3.0]}).fit(X, np.sign(scores) if kind == "signs" else scores)
+    assert search.best_params_ == {"method": "auto", "l2": 0.0}
+    assert all(isinstance(one.method, ProximalSmoothing) for one in search.certificate_.method.settings)
+    assert [finding.holds for finding in verify(search.certificate_)][:-1] == [True] * (
+        len(verify(search.certificate_)) - 1
+    )
+    assert np.corrcoef(search.predict(X), scores)[0, 1] > 0.7
 
 
 def test_the_form_of_scikit_learn():
@@ -123,6 +146,8 @@ def test_the_form_of_scikit_learn():
         (classifier(), {"epsilon": [1, 2], "l2": [0.0]}, ValueError, "param_grid names 'epsilon'"),
         (classifier(), {}, ValueError, "param_grid names nothing"),
         (classifier(), {"l2": []}, ValueError, "an empty list"),
+        (classifier(), {"method": ["magic"]}, ValueError, "'auto' or a method"),
+        (classifier(), {"method": [3]}, TypeError, "'auto' or a method"),
     ],
 )
 def test_refusals(binary, estimator, grid, error, sentence):

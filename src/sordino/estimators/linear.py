@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,11 @@ from sordino.domains import Domain, Everywhere
 from sordino.estimators.releases import count_release
 from sordino.losses import Loss
 from sordino.losses.kinked import Kinked
-from sordino.methods import OutputPerturbation, ProximalSmoothing
-from sordino.methods.schedule import expected_radius
+from sordino.methods import NoisyGradientDescent, RepeatedSelection, Setting
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
-from sordino.planner import choose
+from sordino.planner import choose, smoothing_for
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.train import PrivacyWarning, Trained, train
@@ -113,17 +112,20 @@ def method_for(method: Any, problem: Problem, budget: Budget) -> Any:
                 f"method is {method!r}: it must be 'auto' or a method such as NoisyGradientDescent() or "
                 "OutputPerturbation()."
             )
-        return smoothing_for(problem, budget) if isinstance(problem.loss, Kinked) else choose(problem, budget)
+        return choose(problem, budget)
+    if isinstance(method, RepeatedSelection):
+        return replace(method, settings=tuple(_searched(setting, problem, budget) for setting in method.settings))
     if not (hasattr(method, "plan") and hasattr(method, "run")):
         raise TypeError(f"method is a {type(method).__name__}: it must be 'auto' or a method with plan and run.")
     return method
 
 
-def smoothing_for(problem: Problem, budget: Budget) -> ProximalSmoothing:
-    """For a loss with a kink: descent on its envelope, with the noise at the end where delta is 0."""
-    if budget.pure:
-        return ProximalSmoothing(OutputPerturbation(radius=expected_radius(problem)))
-    return ProximalSmoothing()
+def _searched(setting: Setting, problem: Problem, budget: Budget) -> Setting:
+    """A search is accounted by Renyi divergences, so its "auto" is a method that has them and not the planner's."""
+    method = setting.method
+    if isinstance(method, str) and method == "auto":
+        method = smoothing_for(budget) if isinstance(problem.loss, Kinked) else NoisyGradientDescent()
+    return replace(setting, method=method_for(method, problem, budget))
 
 
 def _randomness(random_state: int | None) -> Randomness:

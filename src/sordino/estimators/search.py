@@ -12,7 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.methods import NoisyGradientDescent, RepeatedSelection, Setting
+from sordino.methods import RepeatedSelection, Setting
 
 SEARCHED = ("method", "l2")
 """The parameters of a private estimator that a search may choose."""
@@ -32,7 +32,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     estimator : a private estimator; its epsilon and delta are those of the whole search.
-    param_grid : as for GridSearchCV, values to try for `method` and `l2`, in all combinations.
+    param_grid : as for GridSearchCV, values to try for `method` and `l2`, in all combinations; "auto" is noisy gradient
+        descent here, on the envelope of a loss with a kink.
     mean_runs : how many runs there are on average; `None` is two for every setting.
     law : of the number of runs: "poisson", "geometric" or "logarithmic", the last for dozens of runs.
     held_out : the share of the records that scores are taken on.
@@ -122,8 +123,4 @@ def _settings(estimator: Any, grid: Mapping[str, Sequence[Any]]) -> tuple[Settin
     if not all(len(values) for values in grid.values()):
         raise ValueError("param_grid has an empty list: give every parameter at least one value.")
     methods, strengths = (grid.get(name, [parameters[name]]) for name in SEARCHED)
-    return tuple(Setting(_method(method), float(l2)) for method, l2 in product(methods, strengths))
-
-
-def _method(method: Any) -> Any:
-    return NoisyGradientDescent() if isinstance(method, str) and method == "auto" else method
+    return tuple(Setting(method, float(l2)) for method, l2 in product(methods, strengths))
