@@ -30,7 +30,7 @@ def method_named(name: str) -> Any:
     """'auto', or the method with its default settings."""
     from sordino.methods import METHODS
 
-    known = {re.sub(r"(?<!^)(?=[A-Z])", "-", kind).lower(): method for kind, method in METHODS.items()}
+    known = {_spelled(kind): method for kind, method in METHODS.items()}
     if name == "auto":
         return name
     if name not in known:
@@ -38,3 +38,8 @@ def method_named(name: str) -> Any:
         hint = f" Did you mean {close[0]}?" if close else ""
         raise ValueError(f"method is {name!r}: it must be auto, {' or '.join(known)}.{hint}")
     return known[name]()
+
+
+def _spelled(kind: str) -> str:
+    """NoisySGD is noisy-sgd, DPRMSProp dp-rms-prop: capitals in a row are one word, but DP is one of its own."""
+    return re.sub(r"(?<=^DP)(?=[A-Z])|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", kind).lower()
