@@ -28,8 +28,8 @@ Asked = Gradient | Difference | Recursion
 class Party(Protocol):
     """A member's own side."""
 
-    randomness: Randomness
-
+    @property
+    def randomness(self) -> Randomness: ...
     def draw(self, sampling: Sampling) -> Batch: ...
     def part(self, query: Asked, noise: SharedNoise, rounding: Rounding) -> Whole:
         """What its records add to a sum, in steps of the grid, without noise: for its own process alone."""
