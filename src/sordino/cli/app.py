@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sordino.cli import account, fit, ledger, plan, predict, schema, verify
+from sordino.cli import account, federation, fit, ledger, plan, predict, schema, verify
 from sordino.cli.console import complain, say
 
 
@@ -43,6 +43,7 @@ app = typer.Typer(
 for command in (fit.fit, predict.predict, verify.verify, account.account, plan.plan, schema.schema):
     app.command()(command)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(federation.app, name="federation")
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,232 @@
+"""`sordino federation`: owners who train one model together and show their records to nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from sordino.budget import Relation
+from sordino.cli.console import complain, progress, require_folder, say, show_table
+from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
+
+if TYPE_CHECKING:
+    from sordino.federation.charter import Charter
+    from sordino.federation.seat import Seat
+    from sordino.train import Trained
+
+app = typer.Typer(
+    help="Several owners train one model, and show their records to nobody: identity, init, join, run, status.",
+    no_args_is_help=True,
+)
+
+Folder = Annotated[Path, typer.Option(help="This member's own folder: its key, the plan, and its record.")]
+
+
+@app.command()
+def identity(
+    name: Annotated[str, typer.Argument(help="The member's name, as the others know it.")],
+    number: Annotated[int, typer.Option(help="Its place in the list of members, from 1; all agree on the order.")],
+    folder: Folder,
+    days: Annotated[int, typer.Option(help="How long the certificate is valid.")] = 365,
+) -> None:
+    """Make this member's key and certificate. The key never leaves the folder; the certificate is for everybody."""
+    from sordino.federation.identity import CERTIFICATE, Identity
+
+    made = Identity.create(folder, name, number, days)
+    say(f"Certificate of {name}, number {number}: {folder / CERTIFICATE}")
+    say(f"Fingerprint: {made.face.fingerprint}", style="bold")
+    say("Next:  send the certificate to whoever writes the plan, and read the fingerprint out to them.")
+
+
+@app.command()
+def init(
+    members: Annotated[Path, typer.Argument(help="The list of members, in TOML: [[owner]] and [[server]] tables.")],
+    schema: Annotated[Path, typer.Option(help="The public description of everybody's table, in TOML.")],
+    epsilon: Epsilon,
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="The plan to write.")],
+    delta: Delta = None,
+    relation: Neighbours = Relation.REPLACE_ONE,
+    method: MethodName = "auto",
+    steps: Annotated[
+        int | None, typer.Option(help="How many sums to open; the method's own choice if left out.")
+    ] = None,
+    l2: L2 = 0.0,
+    row_norm: Annotated[
+        float | None, typer.Option(help="A public bound on a row's norm; the schema's own if left out.")
+    ] = None,
+    noise: Annotated[str, typer.Option(help="Who adds it: distributed, committee or joint.")] = "distributed",
+    colluders: Annotated[int, typer.Option(help="How many owners may pool all they know.")] = 1,
+    engine: Annotated[str, typer.Option(help="Who adds up: shamir or mpyc.")] = "shamir",
+    identifiers: Annotated[
+        str, typer.Option(help="A column that tells records apart: the owners count common ones, and show none.")
+    ] = "",
+) -> None:
+    """Write the plan that all members accept, signed by this one. No record is needed, and none is read."""
+    from sordino.federation.charter import Engine
+    from sordino.federation.identity import Identity
+    from sordino.federation.proposal import method_with, propose, read_members
+    from sordino.federation.trust import Mode
+    from sordino.tabular.schema import Schema
+
+    require_folder(out)
+    author = Identity.load(folder)
+    charter = propose(
+        read_members(members),
+        Schema.load(schema),
+        (epsilon, delta, relation),
+        method_with(method_named(method), steps),
+        row_norm,
+        l2,
+        cast(Mode, noise),
+        colluders,
+        cast(Engine, engine),
+        identifiers,
+    ).signed_by(author)
+    charter.save(out)
+    _show(charter)
+    say(f"Plan:  {out}")
+    say("Next:  send it to every member; each runs sordino federation join.")
+
+
+@app.command()
+def join(
+    plan: Annotated[Path, typer.Argument(help="The plan, as it was sent.")],
+    folder: Folder,
+    accept: Annotated[str, typer.Option(help="The plan's hash, to accept it without being asked.")] = "",
+) -> None:
+    """Show a plan, and accept it for this member."""
+    from sordino.federation import seat
+    from sordino.federation.charter import Charter
+    from sordino.federation.identity import Identity
+
+    charter = Charter.load(plan)
+    charter.number_of(Identity.load(folder).face)
+    _show(charter)
+    given = accept or typer.prompt("To accept, type the first eight letters of the hash that the others have")
+    if len(given) < 8 or not charter.digest.startswith(given.lower()):
+        raise ValueError(
+            f"the plan was not accepted: {given!r} is not the hash of this plan, or fewer than eight letters of it. "
+            "Compare the hash with the other members."
+        )
+    taken = seat.accept(charter, folder)
+    say(f"{taken.name} accepts the plan {charter.digest[:16]}.", style="bold")
+    say(f"Next:  sordino federation run {'DATA ' if taken.is_owner else ''}--folder {folder} --out model.sordino")
+
+
+@app.command()
+def run(
+    folder: Folder,
+    data: Annotated[Path | None, typer.Argument(help="This owner's records: a CSV or Parquet file.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The model file to write.")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="Also write the certificate to a file of its own.")] = None,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for all members to come.")] = 600.0,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for an answer once they are there.")] = 60.0,
+    ledger: Annotated[Path | None, typer.Option(help="Charge the release to this owner's ledger.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="The data set's name in the ledger.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
+) -> None:
+    """Take part until the model is there; after an interruption, go on from the record."""
+    from sordino.federation.runner import Waiting
+    from sordino.federation.runner import run as take_part
+    from sordino.federation.seat import Seat
+
+    require_folder(out)
+    require_folder(certificate)
+    if (ledger is None) != (dataset is None):
+        raise ValueError("--ledger and --dataset go together: name both, or neither.")
+    seat = Seat.load(folder)
+    if seed is not None:
+        complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
+    charged = None if ledger is None or dataset is None else (ledger, dataset)
+    budget = seat.charter.plan.budget
+    say(f"{seat.name}: plan {seat.charter.digest[:16]}, waiting for the others.")
+    with progress(f"epsilon {budget.epsilon:g}, delta {budget.delta:g}"):
+        trained = take_part(seat, data, Waiting(wait, patience), seed, charged)
+    out = folder / "model.sordino" if out is None else out
+    certificate = folder / "certificate.json" if certificate is None else certificate
+    _write(seat, trained, out, certificate)
+
+
+@app.command()
+def status(folder: Folder) -> None:
+    """How far this member has come: from its own record, also while it runs."""
+    from sordino.federation.seat import Seat
+    from sordino.federation.status import status_of
+
+    found = status_of(Seat.load(folder))
+    story = found.story
+    state = "finished" if found.finished else f"stopped: {story.stopped}" if story.stopped else "under way"
+    if not story.sessions:
+        state = "not begun"
+    say(f"{found.name}: {state}", style="bold")
+    say(f"Sums opened: {found.opened} of {found.planned}" + (", one more under way" if story.in_flight else ""))
+    say(f"Spent so far: epsilon {found.epsilon:.6g}, by what was opened or may have been")
+    if story.seeded:
+        complain("NOT PRIVATE: a seed made the noise known.")
+    say(f"Sessions: {story.sessions}" + (f", last entry {story.last}" if story.last else ""))
+    for name, head in found.peers.items():
+        say(f"  {name}: " + (f"met, its record ended at {head[:16] or 'nothing'}" if story.sessions else "not met yet"))
+
+
+def _write(seat: Seat, trained: Trained, out: Path, certificate: Path) -> None:
+    from sordino.federation.release import save
+
+    save(seat, trained, out)
+    trained.certificate.save(certificate)
+    if "not private" in trained.certificate.randomness:
+        complain(f"NOT PRIVATE, because of --seed. Without it this would be {trained.certificate.statement}")
+    else:
+        say(trained.certificate.statement, style="bold")
+        for sentence in trained.certificate.assumed:
+            say(f"  - {sentence}" + ("" if sentence.endswith(".") else "."))
+    for note in trained.certificate.notes:
+        say(f"Note:  {note}")
+    say(f"Model: {out}   Certificate: {certificate}")
+    say(f"Next:  sordino verify {out}    (anyone can, without the records)")
+
+
+def _show(charter: Charter) -> None:
+    from sordino import wire
+    from sordino.cli.plan import _number, _rows
+    from sordino.privacy.events import flatten
+
+    plan = charter.plan
+    facts: dict[str, Any] = {
+        "method": type(plan.method).__name__,
+        "sums to open": sum(flatten(plan.planned.event)[0].values()),
+        "epsilon": plan.budget.epsilon,
+        "delta": plan.budget.delta,
+        "relation": plan.relation.value,
+        "records of all owners": plan.problem.records,
+        "weights": plan.problem.dim,
+        "bound on a row's norm": "" if plan.rows is None else plan.rows.bound,
+        "noise": plan.mode,
+        "owners who may pool what they know": plan.colluders,
+        "secure sum": charter.engine,
+        "records told apart by": charter.identifiers or "nothing: common records are not looked for",
+        "schema (SHA-256)": plan.schema[:16],
+        "proposed by": charter.members[charter.by].name,
+    }
+    show_table("Plan", ("", ""), [(name, _number(value)) for name, value in facts.items()])
+    show_table(f"Numbers of {facts['method']}", ("", ""), _rows(wire.to_plain(plan.planned)))
+    owners = {owner.name: str(owner.records) for owner in plan.owners}
+    rows = [
+        (
+            str(number),
+            m.name,
+            m.address,
+            owners.get(m.name, "server"),
+            m.face.fingerprint[:16],
+            f"{m.face.expires:%Y-%m-%d}",
+        )
+        for number, m in enumerate(charter.members, start=1)
+    ]
+    show_table("Members", ("", "name", "address", "records", "certificate", "valid until"), rows)
+    say("Schema", style="bold")
+    say(charter.schema.to_toml())
+    for sentence in plan.assumed:
+        say(f"Assumed: {sentence}")
+    say(f"Hash:  {charter.digest}", style="bold")

@@ -1,0 +1,174 @@
+"""The file that all members accept: the plan, the public schema, and who the members are, under one hash.
+
+What can be found out about the plan without a record is found out when the file is written and again when it is read:
+that the method lives on noisy sums, that enough members are there, and that no sum overflows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from sordino import wire
+from sordino.federation.credentials import common_name
+from sordino.federation.field import LIMIT
+from sordino.federation.identity import Face, Identity
+from sordino.federation.plan import FederationPlan
+from sordino.tabular.schema import Schema
+
+FORMAT = "sordino federation charter"
+VERSION = 1
+
+Engine = Literal["shamir", "mpyc"]
+"""Who computes the secure sum: our own shares, or MPyC's."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """An owner, or behind the owners a server of a committee."""
+
+    name: str
+    address: str
+    face: Face
+
+
+@dataclass(frozen=True)
+class Charter:
+    """`identifiers` names the column by which the owners make sure that no record belongs to two of them, or is empty.
+
+    `signature` is that of the member `by`, who proposes the plan; it says who wrote the file, not who accepts it.
+    """
+
+    plan: FederationPlan
+    schema: Schema
+    members: tuple[Member, ...]
+    engine: Engine = "shamir"
+    identifiers: str = ""
+    by: int = 0
+    signature: str = ""
+
+    def __post_init__(self) -> None:
+        if self.engine not in get_args(Engine):
+            raise ValueError(f"engine is {self.engine!r}: it must be one of {', '.join(get_args(Engine))}.")
+        if self.engine == "mpyc" and self.plan.mode != "distributed":
+            raise ValueError(f"MPyC adds up distributed noise only, not {self.plan.mode}: take the engine shamir.")
+        if self.plan.schema != schema_digest(self.schema):
+            raise ValueError("the plan was made for another schema than the one beside it.")
+        trust = self.plan.trust
+        if len(self.members) != trust.members:
+            raise ValueError(
+                f"{len(self.members)} members are listed, and {self.plan.mode} noise of {trust.owners} owners needs "
+                f"{trust.members}: the owners{', and three servers' if trust.members > trust.owners else ''}."
+            )
+        names = [member.name for member in self.members]
+        if names[: trust.owners] != [owner.name for owner in self.plan.owners] or len(set(names)) < len(names):
+            raise ValueError(f"the members are named {names}: every one needs a name of its own, the owners first.")
+        for number, member in enumerate(self.members):
+            if member.face.names != (common_name(number),):
+                raise ValueError(
+                    f"the certificate of {member.name} does not say that it is number {number + 1} in the list: list "
+                    "the members in the order of their numbers, or make that identity again with the right --number."
+                )
+        prints = [member.face.fingerprint for member in self.members]
+        if len(set(prints)) < len(prints):
+            raise ValueError("two members have the same certificate: each needs a key of its own.")
+        self.plan.require_room(LIMIT)
+
+    def number_of(self, face: Face) -> int:
+        """Which member has this certificate."""
+        for number, member in enumerate(self.members):
+            if member.face.fingerprint == face.fingerprint:
+                return number
+        known = ", ".join(f"{member.name} ({member.face.fingerprint[:16]})" for member in self.members)
+        raise ValueError(
+            f"the certificate {face.fingerprint[:16]} is in no place of this plan; it lists {known}. Send your "
+            "certificate.pem to whoever writes the plan."
+        )
+
+    def require_valid_certificates(self) -> None:
+        for member in self.members:
+            if not member.face.is_valid_at(datetime.now(UTC)):
+                raise PermissionError(
+                    f"the certificate of {member.name} is valid until {member.face.expires:%Y-%m-%d %H:%M} UTC, which "
+                    "is not now: make a new identity, and agree on a plan that has it."
+                )
+
+    @property
+    def body(self) -> dict[str, Any]:
+        members = [{"name": m.name, "address": m.address, "certificate": m.face.pem} for m in self.members]
+        return {
+            "plan": json.loads(self.plan.to_json()),
+            "planned": self.plan.digest,
+            "schema": self.schema.to_toml(),
+            "members": members,
+            "engine": self.engine,
+            "identifiers": self.identifiers,
+            "by": self.by,
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """The hash that everybody accepts."""
+        return wire.digest(self.body)
+
+    def signed_by(self, identity: Identity) -> Charter:
+        """The same, proposed by one of its members."""
+        from dataclasses import replace
+
+        mine = replace(self, by=self.number_of(identity.face), signature="")
+        return replace(mine, signature=identity.sign("plan", mine.digest.encode()))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        content = {"format": FORMAT, "version": VERSION, "body": self.body, "signature": self.signature}
+        wire.write_atomically(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Charter:
+        try:
+            return Charter.from_json(Path(path).read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not a federation's plan: it is not text.") from None
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    @staticmethod
+    def from_json(text: str) -> Charter:
+        """The charter, if its author signed it and this version of Sordino plans the same numbers."""
+        try:
+            content = json.loads(text)
+        except ValueError:
+            raise ValueError("this is not a federation's plan: it is not JSON.") from None
+        if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != VERSION:
+            raise ValueError(f"this is not a federation's plan of version {VERSION}: its 'format' must be {FORMAT!r}.")
+        try:
+            body = content["body"]
+            charter = Charter(
+                plan=FederationPlan.from_json(json.dumps(body["plan"])),
+                schema=Schema.from_toml(body["schema"]),
+                members=tuple(Member(m["name"], m["address"], Face(m["certificate"])) for m in body["members"]),
+                engine=body["engine"],
+                identifiers=body["identifiers"],
+                by=body["by"],
+                signature=content["signature"],
+            )
+            author = charter.members[charter.by]
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"this plan is incomplete: {error!r} is missing or malformed.") from None
+        if body["planned"] != charter.plan.digest:
+            raise ValueError(
+                "this version of Sordino, or of its libraries, plans other numbers than the one that wrote the plan: "
+                "let all members install the same versions."
+            )
+        if charter.body != body or not author.face.signed("plan", charter.digest.encode(), charter.signature):
+            raise ValueError(f"this plan was altered or damaged: it is not what {author.name} signed. Get it again.")
+        return charter
+
+
+def schema_digest(schema: Schema) -> str:
+    return hashlib.sha256(schema.to_toml().encode()).hexdigest()

@@ -1,0 +1,168 @@
+"""Who a member is: one Ed25519 key, which opens its connections and signs what it accepts and records.
+
+The certificate is signed by the key itself. Members trust each other's because the plan they accepted holds them, word
+by word; there is no authority that could issue another one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from sordino.federation.credentials import common_name
+
+KEY, CERTIFICATE = "key.pem", "certificate.pem"
+_CONTEXT = b"sordino federation 1\0"
+
+
+@dataclass(frozen=True)
+class Face:
+    """What the others know of a member: its certificate."""
+
+    pem: str
+
+    def __post_init__(self) -> None:
+        try:
+            certificate = x509.load_pem_x509_certificate(self.pem.encode())
+        except ValueError:
+            raise ValueError("this is not a certificate in PEM form: send certificate.pem as it was written.") from None
+        if not isinstance(certificate.public_key(), Ed25519PublicKey):
+            raise ValueError("this certificate has no Ed25519 key: make one with sordino federation identity.")
+
+    @cached_property
+    def certificate(self) -> x509.Certificate:
+        return x509.load_pem_x509_certificate(self.pem.encode())
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate."""
+        return self.certificate.fingerprint(hashes.SHA256()).hex()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        extension = self.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        return tuple(extension.value.get_values_for_type(x509.DNSName))
+
+    @property
+    def expires(self) -> datetime:
+        return self.certificate.not_valid_after_utc
+
+    def is_valid_at(self, moment: datetime) -> bool:
+        return self.certificate.not_valid_before_utc <= moment <= self.expires
+
+    def signed(self, purpose: str, content: bytes, signature: str) -> bool:
+        """Whether this member signed `content` for `purpose`."""
+        key = self.certificate.public_key()
+        assert isinstance(key, Ed25519PublicKey)
+        try:
+            key.verify(bytes.fromhex(signature), _message(purpose, content))
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A member's own side: the folder with its key and certificate."""
+
+    folder: Path
+    key: Ed25519PrivateKey
+    face: Face
+
+    @staticmethod
+    def create(folder: Path, name: str, number: int, days: int = 365) -> Identity:
+        """A new key and certificate for the owner that is `number` in the list, counted from 1."""
+        if number < 1:
+            raise ValueError(f"number is {number}: members are counted from 1, in the order of the list they agree on.")
+        if days < 1:
+            raise ValueError(f"days is {days}: a certificate is valid for at least one day.")
+        folder.mkdir(parents=True, exist_ok=True)
+        if (folder / KEY).exists():
+            raise FileExistsError(
+                f"{folder / KEY} exists already, and a key that is lost cannot be replaced: use another folder."
+            )
+        key = Ed25519PrivateKey.generate()
+        face = Face(_self_signed(key, name, number - 1, days))
+        content = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        # never readable by others, not even for a moment
+        descriptor = os.open(folder / KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        (folder / CERTIFICATE).write_text(face.pem)
+        return Identity(folder, key, face)
+
+    @staticmethod
+    def load(folder: Path) -> Identity:
+        path = folder / KEY
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} does not exist: sordino federation identity makes a key and certificate.")
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            raise PermissionError(
+                f"{path} can be read by others (mode {mode:o}): whoever has the key can take this owner's place. "
+                f"Run chmod 600 {path}, and make a new identity if somebody else had access."
+            )
+        try:
+            key = serialization.load_pem_private_key(path.read_bytes(), None)
+        except (ValueError, TypeError):
+            raise ValueError(f"{path} is not a private key as sordino federation identity writes it.") from None
+        if not isinstance(key, Ed25519PrivateKey):
+            raise ValueError(f"{path} holds another kind of key: an Ed25519 key is needed.")
+        face = Face((folder / CERTIFICATE).read_text())
+        if face.certificate.public_key() != key.public_key():
+            raise ValueError(f"{folder / CERTIFICATE} belongs to another key than {path}: restore the pair.")
+        return Identity(folder, key, face)
+
+    def sign(self, purpose: str, content: bytes) -> str:
+        return self.key.sign(_message(purpose, content)).hex()
+
+
+def _message(purpose: str, content: bytes) -> bytes:
+    # a signature for one purpose never passes for another
+    return _CONTEXT + purpose.encode() + b"\0" + content
+
+
+def _self_signed(key: Ed25519PrivateKey, name: str, member: int, days: int) -> str:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        # clocks differ
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(common_name(member))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
+        .sign(key, None)
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM).decode()

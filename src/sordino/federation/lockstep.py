@@ -1,0 +1,129 @@
+"""A run that can be cut off at any instant: sums are opened once, recorded, and read from the record ever after.
+
+A method is a function of the sums it was given. To go on, it simply runs again: the sums of the record answer its first
+questions, without records, noise or messages, and the first question that the record does not know is the next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.federation.aggregation import Aggregation, Whole
+from sordino.federation.agreement import Agreement
+from sordino.federation.joint import JointSampler
+from sordino.federation.mesh import Traffic
+from sordino.federation.party import Asked, RecordHolder, Server, query_batch
+from sordino.federation.pending import Contribution, KeptSampler, Pending
+from sordino.federation.record import Record, pack
+from sordino.oracle.allowed import allow
+from sordino.oracle.query import Difference, Gradient, Recursion
+from sordino.oracle.sampling import Batch
+from sordino.oracle.secure import SecureOracle
+from sordino.privacy.events import Event, to_json
+from sordino.privacy.noise import Noise
+from sordino.privacy.randomness import Randomness
+
+Array = NDArray[np.float64]
+
+
+class RecordedSum:
+    """A secure sum whose every opening is announced and kept in the record."""
+
+    def __init__(self, inner: Aggregation, record: Record, pending: Pending, again: bool) -> None:
+        """`again` says that all members still have the joint noise of the step that was cut off."""
+        self._inner, self._record, self._pending = inner, record, pending
+        self._again = again
+        self._step = 0
+        self.event: Event | None = None
+        """What the next opening is, for the record."""
+
+    @property
+    def members(self) -> int:
+        return self._inner.members
+
+    @property
+    def local(self) -> tuple[int, ...]:
+        return self._inner.local
+
+    @property
+    def limit(self) -> int:
+        return self._inner.limit
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        return self._inner.holders
+
+    @property
+    def tolerates(self) -> int:
+        return self._inner.tolerates
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._inner.traffic
+
+    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
+        return self._inner.tell(messages)
+
+    @property
+    def knows(self) -> bool:
+        """Whether the next sum is in the record."""
+        return self._step < len(self._record.story.sums)
+
+    def recall(self) -> Whole:
+        """The next sum of the record."""
+        total = self._record.story.sums[self._step]
+        self._step += 1
+        return total
+
+    def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
+        if self.knows:
+            return self.recall()
+        assert self.event is not None
+        step, event = self._step, to_json(self.event)
+        kept = self._pending.at(step)
+        if kept is None:
+            kept = Contribution(step, np.asarray(values, dtype=np.int64))
+            self._pending.keep(kept)
+        if self._record.story.in_flight is False:
+            self._record.append("opening", {"step": step, "event": event})
+        sampler = None
+        if joint is not None:
+            again = self._again and kept.shares is not None
+            sampler = cast(JointSampler, KeptSampler(joint, self._pending, again))
+        total = self._inner.open_sum(kept.values, sampler)
+        self._record.append("opened", {"step": step, "event": event, "sum": pack(total)})
+        self._again = False
+        self._step += 1
+        return total
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class FederatedOracle(SecureOracle):
+    """A secure oracle that answers from the record as far as it reaches."""
+
+    def __init__(self, agreement: Agreement, recorded: RecordedSum, party: RecordHolder | Server) -> None:
+        super().__init__(agreement, [party])
+        self._recorded = recorded
+        # known noise must fall as in a run that was never cut off, so a rehearsal draws all of it again
+        self._skips = not party.randomness.is_seeded
+
+    def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
+        if not (self._skips and self._recorded.knows):
+            return super().release(query, noise, randomness)
+        allow(query, noise, self._plan.relation)
+        shared = self._plan.trust.realise(noise)
+        self._spend(query, noise)
+        return np.asarray(self._recorded.recall() * shared.step, dtype=np.float64)
+
+    def _spend(self, query: Asked, noise: Noise) -> tuple[Batch, ...]:
+        drawn: Any = query_batch(query)
+        event = noise.event if drawn is None else drawn.sampling.event(noise.event, self._plan.problem.records)
+        batches = super()._spend(query, noise)
+        self._recorded.event = event
+        return batches

@@ -1,0 +1,128 @@
+"""A plan from public facts: the list of members, the schema, the budget and a method."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from sordino.budget import Budget, Relation
+from sordino.federation.charter import Charter, Engine, Member, schema_digest
+from sordino.federation.identity import Face
+from sordino.federation.plan import FederationPlan, Owner
+from sordino.federation.trust import Mode
+from sordino.losses import Huber, Logistic, Loss, Softmax
+from sordino.oracle.rows import Rows
+from sordino.penalties import Ridge
+from sordino.problem import Problem
+from sordino.tabular.schema import ClassTarget, Schema
+
+_FORM = 'name = "north", address = "10.0.0.1:9000", records = 400, certificate = "north.pem"'
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A member as the list has it; a server has no records."""
+
+    member: Member
+    records: int | None
+
+
+def read_members(path: Path) -> tuple[Listed, ...]:
+    """The [[owner]] and [[server]] tables of a TOML file, owners first. Certificates are files beside it."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a list of members in TOML: {error}.") from None
+    strange = data.keys() - {"owner", "server"}
+    if strange or not isinstance(data.get("owner"), list):
+        raise ValueError(
+            f"{path} must hold [[owner]] tables, each with {_FORM}, and [[server]] tables for a committee."
+        )
+    owners = [_listed(path, entry, {"name", "address", "records", "certificate"}) for entry in data["owner"]]
+    servers = [_listed(path, entry, {"name", "address", "certificate"}) for entry in data.get("server", [])]
+    return (*owners, *servers)
+
+
+def propose(
+    listed: tuple[Listed, ...],
+    schema: Schema,
+    budget: tuple[float, float | None, Relation],
+    method: Any,
+    row_norm: float | None = None,
+    l2: float = 0.0,
+    mode: Mode = "distributed",
+    colluders: int = 1,
+    engine: Engine = "shamir",
+    identifiers: str = "",
+) -> Charter:
+    """The charter, not yet signed. `budget` is epsilon, delta (1/n^2 if None) and the relation."""
+    from sordino.estimators.linear import INTERCEPT
+
+    owners = tuple(Owner(one.member.name, one.records) for one in listed if one.records is not None)
+    for owner in owners:
+        if owner.records < 1:
+            raise ValueError(f"{owner.name} has {owner.records} records: an owner without records has no part.")
+    n = sum(owner.records for owner in owners)
+    epsilon, delta, relation = budget
+    if identifiers in (*schema.columns, schema.target.column):
+        raise ValueError(
+            f"{identifiers!r} identifies records and is used by the model at once: take it off the schema."
+        )
+    plan = FederationPlan(
+        owners=owners,
+        problem=Problem(n, schema.width + 1, _loss(schema), penalty=Ridge(l2)),
+        budget=Budget(epsilon, 1 / n**2 if delta is None else delta, relation),
+        method=method,
+        mode=mode,
+        colluders=colluders,
+        rows=Rows(schema.row_norm if row_norm is None else row_norm, INTERCEPT),
+        schema=schema_digest(schema),
+    )
+    charter = Charter(plan, schema, tuple(one.member for one in listed), engine, identifiers)
+    charter.require_valid_certificates()
+    return charter
+
+
+def method_with(method: Any, steps: int | None) -> Any:
+    """Settings that owners can follow: they see every step, so the release must count all of them."""
+    from sordino.methods import NoisyGradientDescent, NoisySGD
+
+    if isinstance(method, str):
+        method = NoisySGD(release="last")
+    if isinstance(method, NoisyGradientDescent) and method.release == "last":
+        method = replace(method, release="average")
+    if steps is None:
+        return method
+    if "steps" not in {field.name for field in fields(method)}:
+        raise ValueError(f"{type(method).__name__} takes no number of steps: leave --steps out.")
+    return replace(method, steps=steps)
+
+
+def _loss(schema: Schema) -> Loss:
+    from sordino.cli.options import HUBER_THRESHOLD
+
+    if not isinstance(schema.target, ClassTarget):
+        # targets are mapped to [-1, 1]
+        return Huber(HUBER_THRESHOLD, 1.0)
+    classes = len(schema.target.classes)
+    return Logistic() if classes == 2 else Softmax(classes)
+
+
+def _listed(path: Path, entry: Any, keys: set[str]) -> Listed:
+    if not isinstance(entry, dict) or entry.keys() != keys:
+        given = ", ".join(sorted(entry)) if isinstance(entry, dict) else repr(entry)
+        raise ValueError(f"a member in {path} has {given}: it needs {', '.join(sorted(keys))}, as in {_FORM}.")
+    name, address, records = str(entry["name"]), str(entry["address"]), entry.get("records")
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
+        raise ValueError(f"the address {address!r} of {name} is not host:port.")
+    if records is not None and (isinstance(records, bool) or not isinstance(records, int)):
+        raise ValueError(f"the records of {name} are {records!r}: a whole number is needed.")
+    file = path.parent / str(entry["certificate"])
+    try:
+        face = Face(file.read_text())
+    except (ValueError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file}: {error}") from None
+    return Listed(Member(name, address, face), records)

@@ -1,0 +1,175 @@
+"""A member's own record of what was opened: lines that only grow, chained by hashes and signed one by one.
+
+    began      with which plan, and the coins that all members share
+    met        whom it met at the start of a session, and how far the others' records reached
+    opening    before anything leaves this member that others could open a sum with
+    opened     the sum, on the disk before it is used
+    learnt     a sum that this member missed, from the signed line of one that did not
+    stopped    why a session ended early
+    finished   the model and its certificate
+
+Everything in it is public among the members. A line's signature covers the line before it, so that a member cannot
+later deny, change or reorder what it wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino import wire
+from sordino.federation.identity import Face, Identity
+from sordino.privacy.events import Composed, Event, from_json
+from sordino.privacy.journal import Journal, Writer
+
+Whole = NDArray[np.int64]
+Fact = dict[str, Any]
+
+FILE, LOCK = "record.jsonl", "lock"
+_PURPOSE = "record"
+
+
+def journal_of(folder: Path, charter: str) -> Journal:
+    return Journal(folder / FILE, {"format": "sordino federation record", "version": 1, "charter": charter})
+
+
+@dataclass
+class Story:
+    """What the lines say, from first to last."""
+
+    coins: str = ""
+    seeded: bool = False
+    sums: list[Whole] = field(default_factory=list)
+    lines: list[Fact] = field(default_factory=list)
+    """The signed lines behind `sums`."""
+    events: list[Event] = field(default_factory=list)
+    """What each step that was begun is, whether it was opened or not."""
+    met: dict[int, str] = field(default_factory=dict)
+    sessions: int = 0
+    reservation: int | None = None
+    stopped: str = ""
+    finished: Fact | None = None
+    last: str = ""
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether the last step that was begun may have been opened by others, and is not known here."""
+        return len(self.events) > len(self.sums)
+
+    @property
+    def event(self) -> Event | None:
+        """Everything that was opened, or may have been; None for nothing."""
+        return Composed(tuple(Counter(self.events).items())) if self.events else None
+
+    def take(self, line: Fact) -> None:
+        fact = line["fact"]
+        self.last = fact["at"]
+        match fact["kind"]:
+            case "began":
+                self.coins, self.seeded = fact["coins"], fact["seeded"]
+            case "met":
+                self.sessions += 1
+                self.stopped = ""
+                self.seeded = self.seeded or fact["seeded"]
+                self.met.update({int(member): head for member, head in fact["heads"].items()})
+            case "reserved":
+                self.reservation = fact["number"]
+            case "opening":
+                self._note(fact["step"], fact["event"])
+            case "opened" | "learnt":
+                if fact["step"] != len(self.sums):
+                    raise ValueError(f"step {fact['step']} was recorded where step {len(self.sums)} comes next.")
+                self._note(fact["step"], fact["event"])
+                self.sums.append(unpack(fact["sum"]))
+                self.lines.append(line)
+            case "stopped":
+                self.stopped = fact["why"]
+            case "finished":
+                self.finished = fact
+
+    def _note(self, step: int, event: Any) -> None:
+        if step == len(self.events):
+            self.events.append(from_json(event))
+
+
+class Record:
+    """The record of one member, held by this process alone."""
+
+    def __init__(self, identity: Identity, charter: str, writer: Writer, checks: set[str]) -> None:
+        self._identity, self._charter, self._writer = identity, charter, writer
+        self._checks = checks
+        self.story = read(writer.entries[1:], identity.face, charter)
+
+    @property
+    def head(self) -> str:
+        return self._writer.chain.head
+
+    def extends(self, head: str) -> bool:
+        """Whether this record once ended at `head`."""
+        return head in self._checks
+
+    def append(self, kind: str, fact: Fact) -> Fact:
+        """Signed, chained and on the disk when this returns."""
+        content = {"kind": kind, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **fact}
+        line = {"previous": self.head, "fact": content}
+        line["signature"] = self._identity.sign(_PURPOSE, _signed(self._charter, line))
+        self._writer.append(line)
+        self._checks.add(self.head)
+        self.story.take(line)
+        return line
+
+
+@contextmanager
+def held(identity: Identity, charter: str) -> Iterator[Record]:
+    """The record for writing; a sentence if another process has it."""
+    folder = identity.folder
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RuntimeError(f"another process runs the party of {folder}: wait for it, or stop it first.") from None
+        with journal_of(folder, charter).writing() as writer:
+            yield Record(identity, charter, writer, {"", *writer.chain.checks})
+    finally:
+        os.close(descriptor)
+
+
+def read(lines: tuple[Fact, ...], face: Face, charter: str) -> Story:
+    """The story of intact lines, or a sentence on the first that its owner did not sign."""
+    story = Story()
+    for number, line in enumerate(lines, start=2):
+        require_signed(line, face, charter, f"line {number} of the record")
+        story.take(line)
+    return story
+
+
+def require_signed(line: Any, face: Face, charter: str, what: str) -> None:
+    fits = isinstance(line, dict) and isinstance(line.get("fact"), dict) and isinstance(line.get("signature"), str)
+    if not fits or not face.signed(_PURPOSE, _signed(charter, line), line["signature"]):
+        raise ValueError(f"{what} does not carry its owner's signature: it was altered, or is of another plan.")
+
+
+def _signed(charter: str, line: Fact) -> bytes:
+    return wire.digest({"charter": charter, "previous": line.get("previous"), "fact": line["fact"]}).encode()
+
+
+def pack(total: Whole) -> Fact:
+    data = np.ascontiguousarray(total, dtype="<i8")
+    return {"shape": list(data.shape), "data": base64.b64encode(data.tobytes()).decode()}
+
+
+def unpack(packed: Fact) -> Whole:
+    data = np.frombuffer(base64.b64decode(packed["data"], validate=True), dtype="<i8")
+    return data.astype(np.int64).reshape([int(n) for n in packed["shape"]])

@@ -1,0 +1,37 @@
+"""The model file of a federation: the same for every owner, but for the time in its certificate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.certificate import Certificate
+from sordino.federation.seat import Seat
+from sordino.model_file import save_model
+from sordino.problem import Problem
+from sordino.tabular.schema import ClassTarget
+from sordino.train import Trained
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What a model file takes from an estimator."""
+
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    classes_: NDArray[Any] | None
+    certificate_: Certificate
+
+
+def save(seat: Seat, trained: Trained, out: Path) -> None:
+    """Weights for raw rows of the schema, with the certificate."""
+    plan, schema = seat.charter.plan, seat.charter.schema
+    assert isinstance(plan.problem, Problem)
+    assert plan.rows is not None
+    coefficients, intercepts = plan.rows.to_raw(trained.weights, plan.problem.loss.outputs)
+    classes = np.array(sorted(schema.target.classes)) if isinstance(schema.target, ClassTarget) else None
+    save_model(Fitted(coefficients, intercepts, classes, trained.certificate), out, schema)

@@ -1,0 +1,268 @@
+"""One member's part in a federation, from its folder: connect, compare, follow the method, write what came out.
+
+key.pem, certificate.pem      who the member is (`identity`)
+plan.json, acceptance.json    what it agreed to (`charter`)
+record.jsonl, pending         what was opened, and what is being opened (`record`, `pending`)
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sordino import wire
+from sordino.federation.aggregation import Aggregation
+from sordino.federation.agreement import agree
+from sordino.federation.charter import Charter
+from sordino.federation.credentials import Credentials
+from sordino.federation.identity import CERTIFICATE, KEY
+from sordino.federation.lockstep import FederatedOracle, RecordedSum
+from sordino.federation.meeting import meet, require_no_complaint, talk
+from sordino.federation.mesh import MemberLost
+from sordino.federation.party import RecordHolder, Server
+from sordino.federation.pending import Pending
+from sordino.federation.record import Record, held
+from sordino.federation.seat import Seat
+from sordino.privacy.events import to_json
+from sordino.privacy.randomness import Randomness
+from sordino.train import Trained, train
+
+_AUTHORITIES = "members.pem"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Seconds: for all members to come, and for an answer once they are there."""
+
+    arrival: float = 600.0
+    answer: float = 60.0
+
+
+PATIENT = Waiting()
+
+
+def run(
+    seat: Seat,
+    data: Path | None,
+    waiting: Waiting = PATIENT,
+    seed: int | None = None,
+    ledger: tuple[Path, str] | None = None,
+) -> Trained:
+    """Take part until the model is there. Cut off, it leaves a record from which the next `run` goes on."""
+    charter = seat.charter
+    charter.require_valid_certificates()
+    if seat.is_owner and data is None:
+        raise ValueError(f"{seat.name} is an owner: name the file with its records.")
+    if not seat.is_owner and data is not None:
+        raise ValueError(f"{seat.name} is a server of the committee, which has no records: leave the file out.")
+    with held(seat.identity, charter.digest) as record:
+        pending = Pending(seat.identity.folder)
+        try:
+            with _named(charter), _connected(seat, waiting) as aggregation:
+                return _session(seat, aggregation, record, pending, data, seed, ledger)
+        except BaseException as error:
+            _note_stop(record, error)
+            raise
+
+
+def _session(
+    seat: Seat,
+    aggregation: Aggregation,
+    record: Record,
+    pending: Pending,
+    data: Path | None,
+    seed: int | None,
+    ledger: tuple[Path, str] | None,
+) -> Trained:
+    charter, plan = seat.charter, seat.charter.plan
+    meeting = meet(charter, seat.number, aggregation, record, pending, seat.acceptance, seed is not None)
+    recorded = RecordedSum(aggregation, record, pending, meeting.again)
+    identifiers = None if data is None else _identifiers(charter, data)
+    agreement = agree(plan, recorded, [identifiers])
+    coins = meeting.coins or agreement.coins.hex()
+    if not record.story.coins:
+        record.append("began", {"coins": coins, "member": seat.number, "seeded": seed is not None})
+    party = _open_party(seat, aggregation, data, seed)
+    oracle = FederatedOracle(replace(agreement, coins=bytes.fromhex(coins)), recorded, party)
+    randomness = replace(oracle.common_randomness(), is_seeded=meeting.seeded)
+    with _reserved(record, plan, ledger):
+        trained = train(
+            plan.problem,
+            plan.budget,
+            plan.method,
+            oracle,
+            randomness,
+            plan.rows,
+            enforced=()
+            if plan.rows is None
+            else (f"rows with a norm above {plan.rows.bound:g} are scaled down to it",),
+            assumed=(*_said(charter), *plan.assumed),
+            notes=_notes(charter, record),
+        )
+    _finish(charter, aggregation, record, trained)
+    pending.forget()
+    return trained
+
+
+def _open_party(seat: Seat, aggregation: Aggregation, data: Path | None, seed: int | None) -> RecordHolder | Server:
+    """This member's party, once everybody has theirs. The others are told only whether there is one."""
+    randomness = Randomness.system() if seed is None else Randomness.seeded(seed)
+    failure: Exception | None = None
+    party: RecordHolder | Server = Server(randomness)
+    if data is not None:
+        from sordino.federation.table import open_records
+
+        try:
+            party = RecordHolder(open_records(seat.charter, seat.number, data), randomness)
+            _require_count(seat, party)
+        except (ValueError, OSError) as error:
+            failure = error
+    complaint = "" if failure is None else "its records could not be opened; it knows why"
+    answers = talk(aggregation, seat.charter, {"complaint": complaint})
+    if failure is not None:
+        raise failure
+    require_no_complaint(seat.charter, answers)
+    return party
+
+
+def _require_count(seat: Seat, party: RecordHolder) -> None:
+    from sordino.budget import Relation
+
+    planned, found = seat.charter.plan.owners[seat.number].records, len(party.everybody())
+    if seat.charter.plan.relation is Relation.REPLACE_ONE and found != planned:
+        raise ValueError(
+            f"{seat.name} brings {found} records, but the plan says {planned}: under replace_one their number is "
+            "public and must be the true one; agree on a new plan."
+        )
+
+
+def _finish(charter: Charter, aggregation: Aggregation, record: Record, trained: Trained) -> None:
+    """Nobody leaves before everybody has the last sum."""
+    digest = hashlib.sha256(trained.weights.tobytes()).hexdigest()
+    answers = talk(aggregation, charter, {"weights": digest})
+    others = [m.name for m, a in zip(charter.members, answers, strict=True) if a["weights"] != digest]
+    event = record.story.event
+    record.append(
+        "finished",
+        {
+            "weights": digest,
+            "event": None if event is None else to_json(event),
+            "epsilon": wire.to_plain(trained.certificate.epsilon),
+            "delta": trained.certificate.delta,
+            "differs": others,
+        },
+    )
+
+
+def _note_stop(record: Record, error: BaseException) -> None:
+    event = record.story.event
+    why = str(error) or type(error).__name__
+    # a sentence about this owner's own records stays out of what the others may read
+    public = why if isinstance(error, MemberLost) else type(error).__name__
+    # where the disk fails the record stands as it is: what went wrong first is what the user should read
+    with suppress(OSError):
+        record.append("stopped", {"why": public, "event": None if event is None else to_json(event)})
+
+
+def _identifiers(charter: Charter, data: Path) -> list[str] | None:
+    from sordino.federation.table import read_identifiers
+
+    return read_identifiers(charter, data)
+
+
+def _said(charter: Charter) -> tuple[str, ...]:
+    """What was taken as public on the members' word."""
+    counts = ", ".join(f"{owner.name} {owner.records}" for owner in charter.plan.owners)
+    return (
+        f"the schema and its bounds ({charter.plan.schema[:16]}) and all settings were chosen without looking at the "
+        "records",
+        f"the numbers of records are public: {counts}",
+    )
+
+
+def _notes(charter: Charter, record: Record) -> tuple[str, ...]:
+    plan, again = charter.plan, record.story.sessions - 1
+    notes = [f"The noise of {len(plan.owners)} owners is {plan.mode}; plan {charter.digest}."]
+    if again:
+        notes.append(
+            f"The run was cut off and went on {again} time{'s' if again > 1 else ''}; no step was opened twice with "
+            "different noise."
+        )
+    return tuple(notes)
+
+
+@contextmanager
+def _reserved(record: Record, plan: Any, ledger: tuple[Path, str] | None) -> Iterator[None]:
+    """This owner's own ledger, charged once however often the run is cut off."""
+    if ledger is None:
+        yield
+        return
+    from sordino.privacy.ledger import Ledger
+
+    path, dataset = ledger
+    book, event = Ledger(path), plan.planned.event
+    before = record.story.reservation
+    reservation = None if before is None else book.take_up(before, dataset, event)
+    if reservation is None:
+        note = f"federation, {type(plan.method).__name__}, epsilon {plan.budget.epsilon:.6g}"
+        reservation = book.reserve(dataset, event, plan.relation, note)
+        record.append("reserved", {"number": reservation.number})
+    with reservation:
+        yield
+
+
+@contextmanager
+def _connected(seat: Seat, waiting: Waiting) -> Iterator[Aggregation]:
+    """Mutual TLS with all members, and the secure sum that the plan names."""
+    from sordino.federation.shamir import ShamirAggregation
+    from sordino.federation.tls import TlsMesh
+
+    folder, charter = seat.identity.folder, seat.charter
+    (folder / _AUTHORITIES).write_text("".join(member.face.pem for member in charter.members))
+    pins = tuple(member.face.fingerprint for member in charter.members)
+    credentials = Credentials(folder / CERTIFICATE, folder / KEY, folder / _AUTHORITIES, pins)
+    addresses = [member.address for member in charter.members]
+    try:
+        mesh = TlsMesh(seat.number, addresses, credentials, waiting.answer, waiting.arrival)
+    except OSError as error:
+        if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+            why = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "it may not be used"}
+            raise OSError(
+                f"{seat.name} cannot listen at {addresses[seat.number]}: "
+                f"{why.get(error.errno, 'this machine does not have that address')}. Free the port, or agree on a plan "
+                "with another address."
+            ) from None
+        raise
+    try:
+        if charter.engine == "mpyc":
+            from sordino.federation.mpyc_engine import MpycAggregation
+
+            yield MpycAggregation(mesh, charter.plan.trust.coalition(charter.plan.trust.holders))
+        else:
+            yield ShamirAggregation.among(charter.plan.trust, mesh)
+    finally:
+        mesh.close()
+
+
+@contextmanager
+def _named(charter: Charter) -> Iterator[None]:
+    """Members by their names in what is said about lost connections."""
+    try:
+        yield
+    except (MemberLost, PermissionError) as error:
+
+        def names(match: re.Match[str]) -> str:
+            return ", ".join(charter.members[int(number)].name for number in match[1].split(", "))
+
+        sentence = re.sub(r"\bmember (\d+(?:, \d+)*)", names, str(error))
+        after = " Start run again at all members: it goes on after the last sum that was opened."
+        raise type(error)(sentence + (after if isinstance(error, MemberLost) else "")) from None
+    except ssl.SSLError as error:
+        raise MemberLost(f"a connection was cut off because a message was damaged ({error.reason}).") from None

@@ -1,0 +1,52 @@
+"""An owner's table, encoded by the public schema, as the oracle that its party answers from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.federation.charter import Charter
+from sordino.oracle import linear_oracle
+from sordino.problem import Problem
+from sordino.tabular.schema import ClassTarget, Schema
+
+
+def open_records(charter: Charter, owner: int, data: Path) -> Any:
+    """The oracle of one owner's records."""
+    from sordino.tabular.encode import encode_features, encode_target
+    from sordino.tabular.read import open_table
+
+    schema, plan = charter.schema, charter.plan
+    if plan.rows is None:
+        raise ValueError("the plan does not say how rows are bounded: write it with sordino federation init.")
+    table = open_table(data).read([*schema.columns, schema.target.column])
+    y = encode_target(schema, table)
+    problem = plan.local_problem(owner)
+    assert isinstance(problem, Problem)
+    targets = np.asarray(y, dtype=float) if not isinstance(schema.target, ClassTarget) else _codes(schema, y)
+    return linear_oracle(encode_features(schema, table), targets, problem, plan.rows, plan.relation)
+
+
+def read_identifiers(charter: Charter, data: Path) -> list[str] | None:
+    """The column by which the owners compare records, where the plan names one."""
+    from sordino.tabular.read import open_table
+
+    if not charter.identifiers:
+        return None
+    column = open_table(data).read([charter.identifiers]).column(0)
+    return [str(value).strip() for value in column.to_pylist()]
+
+
+def sorted_classes(schema: Schema) -> list[str]:
+    """In the order in which the weights know them."""
+    assert isinstance(schema.target, ClassTarget)
+    return sorted(schema.target.classes)
+
+
+def _codes(schema: Schema, labels: Any) -> Any:
+    classes = sorted_classes(schema)
+    # -1 and 1, or 0, 1, 2 .. for more than two
+    values = np.array([-1.0, 1.0]) if len(classes) == 2 else np.arange(float(len(classes)))
+    return values[np.searchsorted(classes, labels)]
