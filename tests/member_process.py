@@ -1,0 +1,37 @@
+"""One member of a federation in a process of its own: `python member_process.py me addresses folder engine mode`.
+
+Prints the digest of the weights it ends up with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+
+import owners
+from sordino.federation.agreement import agree
+from sordino.federation.credentials import Credentials
+from sordino.federation.mpyc_engine import MpycAggregation
+from sordino.federation.party import take_part
+from sordino.federation.shamir import ShamirAggregation
+from sordino.federation.tls import TlsMesh
+
+
+def main(me, addresses, folder, engine, mode):
+    plan = owners.plan_for(3, mode=mode)
+    trust = plan.trust
+    files = (Path(folder) / name for name in (f"authority {me}.crt", f"authority {me}.key", "authority.crt"))
+    mesh = TlsMesh(me, addresses.split(","), Credentials(*files))
+    if engine == "mpyc":
+        aggregation = MpycAggregation(mesh, trust.coalition(range(trust.members)))
+    else:
+        aggregation = ShamirAggregation.among(trust, mesh)
+    X, y = owners.data()
+    trained = take_part(agree(plan, aggregation), lambda: owners.party(plan, me, X, y, seed=4))
+    print(hashlib.sha256(trained.weights.tobytes()).hexdigest())
+    aggregation.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])
