@@ -25,6 +25,8 @@ ARROW = (".arrow", ".feather", ".ipc")
 
 _LARGEST = 1 << 30
 """Bytes of an Arrow record batch, which is read as a whole."""
+_WHOLE = 1 << 26
+"""Bytes up to which a row group of Parquet is read as a whole too."""
 
 
 class TableFile(Protocol):
@@ -51,8 +53,11 @@ class ParquetTable:
 
     @staticmethod
     def open(path: Path) -> ParquetTable:
-        # read in small pieces rather than a row group at a time, which may not fit memory
-        return ParquetTable(pa.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 18))
+        metadata = pa.parquet.read_metadata(path)
+        largest = max((metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups)), default=0)
+        # a row group of all its columns at once is faster, but one may be larger than memory
+        pieces = 0 if largest <= _WHOLE else 1 << 18
+        return ParquetTable(pa.parquet.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=pieces))
 
     @property
     def schema(self) -> pa.Schema:

@@ -17,11 +17,15 @@ from sordino.oracle.files.asks import Ask
 from sordino.oracle.files.selection import Selection
 from sordino.oracle.files.source import Source
 from sordino.oracle.files.sums import Term, TreeSum
-from sordino.oracle.linear import LinearModel
+from sordino.oracle.kernels.pool import share
+from sordino.oracle.linear import LinearModel, cut
 from sordino.oracle.sampling import Batch
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+
+_STRIP = 1 << 18
+"""Numbers that a task turns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +69,8 @@ class Partition:
             yield self.first + block, chosen
 
     def answer(self, model: LinearModel, ask: Ask, batch: Batch) -> list[Term]:
-        """This partition's part of an answer. Reads what it needs, and holds three blocks at most."""
+        """This partition's part of an answer. Reads what it needs, and holds four blocks at most."""
+        turn = Turn()
         with self.source.reader() as reader:
 
             def read() -> Iterator[tuple[int, Any, Array]]:
@@ -73,13 +78,29 @@ class Partition:
                     yield number, *reader.rows(*self.span(number), which)
 
             with ahead(read()) as blocks:
-                return self.summed((number, ask.of(held(X, y, model), None)) for number, X, y in blocks)
+                return self.summed((number, ask.of(held(turn(X), y, model), None)) for number, X, y in blocks)
 
     def summed(self, answers: Iterable[tuple[int, Array]]) -> list[Term]:
         total = TreeSum(self.first)
         for number, answer in answers:
             total.add(Term(number, number, answer))
         return total.terms
+
+
+class Turn:
+    """From columns one after the other to rows one after the other, on all processors and into one place."""
+
+    def __init__(self) -> None:
+        self._place: NDArray[Any] = np.empty((0, 0))
+
+    def __call__(self, X: Any) -> Any:
+        if not isinstance(X, np.ndarray) or X.flags.c_contiguous:
+            return X
+        if self._place.shape[0] < len(X):
+            self._place = np.empty(X.shape, dtype=X.dtype)
+        rows, strips = self._place[: len(X)], cut(len(X), X.size // _STRIP)
+        share(lambda number: np.copyto(rows[slice(*strips[number])], X[slice(*strips[number])]), len(strips))
+        return rows
 
 
 def held(X: Any, y: Array, model: LinearModel) -> InMemoryOracle:

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-_PIECE = 1 << 19
-"""Numbers that are decoded at once: few enough to be still in the cache when they are put in their rows."""
-
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -117,13 +114,12 @@ class Table:
 
     @contextmanager
     def reader(self) -> Iterator[TableReader]:
-        rows = max(1024, _PIECE // self.shape[1])
-        with self.files.cursor([*self.names, self.target], rows) as cursor:
+        with self.files.cursor([*self.names, self.target], self.block) as cursor:
             yield TableReader(self, cursor)
 
 
 class TableReader:
-    """Columns side by side become rows one after the other."""
+    """Gives a matrix as the file has it: column by column, or row by row where a column holds lists."""
 
     def __init__(self, table: Table, cursor: Cursor) -> None:
         from sordino.oracle.files.arrow import is_single
@@ -133,9 +129,9 @@ class TableReader:
         kind = np.float32 if all(is_single(schema.field(name).type) for name in table.names) else np.float64
         self._table, self._cursor = table, cursor
         self._columns = list(zip(table.names, np.cumsum([0, *table.widths]), table.widths, strict=False))
-        size = (min(table.block, table.shape[0]), table.shape[1])
+        size, by_column = (min(table.block, table.shape[0]), table.shape[1]), max(table.widths) == 1
         # three: one in use, one that is ready, one that is being read
-        self._buffers = cycle([np.empty(size, dtype=kind) for _ in range(3)])
+        self._buffers = cycle([np.empty(size, dtype=kind, order="F" if by_column else "C") for _ in range(3)])
 
     def rows(self, start: int, stop: int, which: Index | None) -> tuple[NDArray[Any], Array]:
         from sordino.oracle.files.arrow import column_into
