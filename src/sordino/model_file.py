@@ -1,8 +1,9 @@
 """A released model as one file: an uncompressed zip archive that is safe to read whoever wrote it.
 
     model.json          what it predicts and how, with the SHA-256 of every other member
-    coef.npy            outputs x features, double precision
+    coef.npy            outputs x features, double precision; of a network, its last layer
     intercept.npy       outputs
+    hidden0_coef.npy, hidden0_intercept.npy ..    a network's hidden layers, first to last
     certificate.json    the guarantee, as `Certificate.save` writes it
     schema.toml         the public description of the table, where there was one
 
@@ -13,11 +14,9 @@ careless edits; they are no signature, and `verify` is what checks the guarantee
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import math
 import os
-import zipfile
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,14 +25,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino import wire
+from sordino import archive, wire
+from sordino.hidden_layers import HiddenLayers
 from sordino.tabular.schema import ClassTarget, NumberTarget, Schema
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate, Finding
 
 FORMAT = "sordino model"
-VERSION = 1
+VERSION, NETWORK_VERSION = 1, 2
 
 Array = NDArray[np.float64]
 
@@ -52,6 +52,8 @@ class LoadedModel:
     feature_names: tuple[str, ...] | None
     schema: Schema | None
     certificate_json: str
+    hidden: HiddenLayers | None = None
+    """What rows pass through before the weights; None for a linear model."""
 
     def __post_init__(self) -> None:
         outputs = len(self.intercept)
@@ -64,8 +66,15 @@ class LoadedModel:
             raise ValueError(f"the task {self.task!r} does not fit the classes.")
         if outputs != wanted or (self.classes is not None and len(self.classes) < 2):
             raise ValueError(f"the model has {outputs} outputs, and its classes ask for another number.")
+        if self.hidden is not None and self.hidden.width not in (None, self.coef.shape[1]):
+            raise ValueError(f"the last layer takes {self.coef.shape[1]} numbers, and {self.hidden.width} come.")
         if self.schema is not None and not self._fits(self.schema):
             raise ValueError("the schema describes other columns or classes than the weights have.")
+
+    @property
+    def features(self) -> int:
+        """How many numbers a row has."""
+        return int(self.coef.shape[1] if self.hidden is None else self.hidden.features or self.coef.shape[1])
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -100,11 +109,13 @@ class LoadedModel:
 
     def _scores(self, X: Any) -> Array:
         rows: Any = X if hasattr(X, "tocsr") else np.asarray(X, dtype=float)
-        if rows.ndim != 2 or rows.shape[1] != self.coef.shape[1]:
+        if rows.ndim != 2 or rows.shape[1] != self.features:
             raise ValueError(
-                f"the rows have shape {rows.shape}, and the model takes rows of {self.coef.shape[1]} features: "
+                f"the rows have shape {rows.shape}, and the model takes rows of {self.features} features: "
                 "encode them the way the training records were."
             )
+        if self.hidden is not None:
+            rows = self.hidden.after(rows.toarray() if hasattr(rows, "toarray") else rows)
         scores = np.asarray(rows @ self.coef.T + self.intercept)
         if not np.isfinite(scores).all():
             raise ValueError("the rows hold missing or infinite numbers: a prediction needs finite ones.")
@@ -115,7 +126,7 @@ class LoadedModel:
             raise ValueError(f"{method} is for classifiers, and this model predicts a number: use predict.")
 
     def _fits(self, schema: Schema) -> bool:
-        if schema.task != self.task or schema.width != self.coef.shape[1]:
+        if schema.task != self.task or schema.width != self.features:
             return False
         listed = schema.target.classes if isinstance(schema.target, ClassTarget) else ()
         return sorted(listed) == sorted([] if self.classes is None else self.classes.tolist())
@@ -130,14 +141,16 @@ def save_model(estimator: Any, path: str | os.PathLike[str], schema: Schema | No
         )
     names = getattr(estimator, "feature_names_in_", None)
     classes = getattr(estimator, "classes_", None)
+    coef, intercept, hidden = estimator.file_layers() if hasattr(estimator, "file_layers") else _linear(estimator)
     model = LoadedModel(
         task="regression" if classes is None else "classification",
-        coef=np.atleast_2d(np.asarray(estimator.coef_, dtype=float)),
-        intercept=np.atleast_1d(np.asarray(estimator.intercept_, dtype=float)),
+        coef=coef,
+        intercept=intercept,
         classes=classes,
         feature_names=schema.feature_names if schema else None if names is None else tuple(map(str, names)),
         schema=schema,
         certificate_json=estimator.certificate_.to_json(),
+        hidden=hidden,
     )
     wire.write_atomically(path, _pack(model))
 
@@ -156,54 +169,75 @@ def verify_model(model: LoadedModel) -> tuple[Finding, ...]:
     from sordino.certificate import Finding, verify
 
     certificate = model.certificate
-    problem, rows = certificate.problem, certificate.rows
-    features = model.coef.shape[1] + (rows is not None and rows.has_intercept)
-    fits = problem.features == features and problem.loss.outputs == len(model.intercept)
+    fits = _fits(model, certificate.problem, certificate.rows)
     findings = [Finding(fits, f"the weights {'are' if fits else 'are not'} of the shape the certificate speaks of.")]
     if model.schema is not None:
-        bounded = rows is not None and rows.bound == model.schema.row_norm
+        bound = model.hidden.row_norm if model.hidden else certificate.rows.bound if certificate.rows else None
+        bounded = bound == model.schema.row_norm
         verb = "are" if bounded else "are not"
         findings.append(Finding(bounded, f"the schema's rows {verb} within the bound the certificate speaks of."))
     return (*findings, *verify(certificate))
 
 
+def _fits(model: LoadedModel, problem: Any, rows: Any) -> bool:
+    if model.hidden is not None:
+        return bool(getattr(problem, "features", None) is None and problem.dim == model.hidden.size + _size(model))
+    features = model.coef.shape[1] + (rows is not None and rows.has_intercept)
+    return bool(getattr(problem, "features", None) == features and problem.loss.outputs == len(model.intercept))
+
+
+def _size(model: LoadedModel) -> int:
+    return model.coef.size + model.intercept.size
+
+
+def _linear(estimator: Any) -> tuple[Array, Array, None]:
+    coef = np.atleast_2d(np.asarray(estimator.coef_, dtype=float))
+    return coef, np.atleast_1d(np.asarray(estimator.intercept_, dtype=float)), None
+
+
 def _pack(model: LoadedModel) -> bytes:
+    layers = () if model.hidden is None else model.hidden.layers
     members = {
-        "coef.npy": _array_bytes(model.coef),
-        "intercept.npy": _array_bytes(model.intercept),
+        "coef.npy": archive.from_array(model.coef),
+        "intercept.npy": archive.from_array(model.intercept),
+        **{
+            f"hidden{number}_{name}.npy": archive.from_array(array)
+            for number, layer in enumerate(layers)
+            for name, array in zip(("coef", "intercept"), layer, strict=True)
+        },
         "certificate.json": model.certificate_json.encode(),
     }
     if model.schema is not None:
         members[_OPTIONAL] = model.schema.to_toml().encode()
     body = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": VERSION if model.hidden is None else NETWORK_VERSION,
         "task": model.task,
         "classes": None if model.classes is None else _plain_classes(model.classes),
         "features": None if model.feature_names is None else list(model.feature_names),
         "members": {name: _sha256(content) for name, content in members.items()},
     }
-    members = {"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1).encode(), **members}
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in members.items():
-            # a fixed date: the same model is the same file
-            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content)
-    return buffer.getvalue()
+    if model.hidden is not None:
+        body["network"] = {
+            "activation": model.hidden.activation,
+            "row_norm": model.hidden.row_norm,
+            "hidden": len(layers),
+        }
+    return archive.pack({"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1).encode(), **members})
 
 
 def _unpack(content: bytes) -> LoadedModel:
-    members = _members(content)
+    members = archive.unpack(content, _is_model)
     try:
         body = json.loads(members["model.json"])
         if body["format"] != FORMAT:
             raise KeyError("format")
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError(f"this is not a Sordino model file: its model.json is not that of a {FORMAT}.") from None
-    if body.get("version") != VERSION:
+    if body.get("version") not in (VERSION, NETWORK_VERSION):
         raise ValueError(
-            f"this model file has version {body.get('version')!r}, and version {VERSION} is known here: use the "
-            "Sordino release that wrote it, or a newer one."
+            f"this model file has version {body.get('version')!r}, and versions {VERSION} and {NETWORK_VERSION} are "
+            "known here: use the Sordino release that wrote it, or a newer one."
         )
     stated = {name: _sha256(member) for name, member in members.items() if name != "model.json"}
     if body.pop("digest", None) != wire.digest(body) or body.get("members") != stated:
@@ -212,52 +246,32 @@ def _unpack(content: bytes) -> LoadedModel:
         classes, names = body["classes"], body["features"]
         return LoadedModel(
             task=body["task"],
-            coef=_array(members["coef.npy"]),
-            intercept=_array(members["intercept.npy"]),
+            coef=archive.to_array(members["coef.npy"]),
+            intercept=archive.to_array(members["intercept.npy"]),
             classes=None if classes is None else np.array(_plain_classes(classes)),
             feature_names=None if names is None else tuple(map(str, names)),
             schema=Schema.from_toml(members[_OPTIONAL].decode()) if _OPTIONAL in members else None,
             certificate_json=members["certificate.json"].decode(),
+            hidden=_hidden(body["network"], members) if body["version"] == NETWORK_VERSION else None,
         )
     except (KeyError, TypeError, UnicodeDecodeError) as error:
         raise ValueError(f"this model file is incomplete: {error!r} is missing or malformed.") from None
 
 
-def _members(content: bytes) -> dict[str, bytes]:
-    if not content.startswith(b"PK"):
-        raise ValueError("this is not a Sordino model file, or its beginning is damaged.")
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            entries = archive.infolist()
-            names = sorted(entry.filename for entry in entries)
-            if sorted({*names, _OPTIONAL}) != sorted((*_REQUIRED, _OPTIONAL)) or len(set(names)) < len(names):
-                raise ValueError("this is not a Sordino model file: it is an archive of something else.")
-            # nothing compressed, so that a small file cannot unfold into a large one
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-                raise ValueError("this is not a Sordino model file: its members are compressed.")
-            return {entry.filename: archive.read(entry) for entry in entries}
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError):
-        raise ValueError("this model file is damaged or cut short: copy it again from where it came.") from None
+def _hidden(stated: Any, members: dict[str, bytes]) -> HiddenLayers:
+    layers = tuple(
+        (
+            archive.to_array(members[f"hidden{number}_coef.npy"]),
+            archive.to_array(members[f"hidden{number}_intercept.npy"]),
+        )
+        for number in range(stated["hidden"])
+    )
+    return HiddenLayers(stated["row_norm"], stated["activation"], layers)
 
 
-def _array_bytes(array: Array) -> bytes:
-    buffer = io.BytesIO()
-    np.lib.format.write_array(buffer, np.ascontiguousarray(array, dtype="<f8"), allow_pickle=False)
-    return buffer.getvalue()
-
-
-def _array(content: bytes) -> Array:
-    file = io.BytesIO(content)
-    try:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        # the size first: a header may promise more than there is
-        if dtype != np.dtype("<f8") or fortran or 8 * math.prod(shape) != len(content) - file.tell():
-            raise ValueError
-        return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape)
-    except ValueError:
-        raise ValueError("the weights of this model file are not plain arrays of double precision.") from None
+def _is_model(names: set[str]) -> bool:
+    hidden = {name for name in names if re.fullmatch(r"hidden\d+_(coef|intercept)\.npy", name)}
+    return names - hidden - {_OPTIONAL} == set(_REQUIRED)
 
 
 def _plain_classes(classes: Any) -> list[Any]:

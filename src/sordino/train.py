@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino import wire
-from sordino.budget import Budget
+from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate
 from sordino.checkpoint import Keeper
 from sordino.oracle.rows import Rows
@@ -93,6 +93,23 @@ def train(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     return Trained(release.weights, certificate, release.chosen)
+
+
+def public_count(given: int | None, actual: int, relation: Relation) -> tuple[int, str]:
+    """n as the problem states it, and the sentence about it for the certificate."""
+    if relation is Relation.REPLACE_ONE:
+        if given not in (None, actual):
+            raise ValueError(
+                f"records is {given}, but there are {actual}: under replace_one the number of records is public and is "
+                "counted; leave `records` out."
+            )
+        return actual, f"the number of records, {actual}, is public"
+    if given is None:
+        raise ValueError(
+            "records is required with relation='add_remove', where the true number of records is private: give a "
+            "public stand-in of about the same size."
+        )
+    return given, f"{given} is a public stand-in for the number of records"
 
 
 def _state(event: Event, method: Any, budget: Budget) -> tuple[float, tuple[str, ...]]:

@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader
 
 from sordino import checkpoint as keeping
 from sordino import wire
-from sordino.budget import Budget, Relation
+from sordino.budget import Budget
 from sordino.certificate import Certificate
 from sordino.checkpoint import Checkpoint, Keeper, Resume
 from sordino.oracle.torch import TorchOracle
@@ -39,7 +39,7 @@ from sordino.privacy.accountants import guarantee
 from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem
 from sordino.torch.callbacks import Callback, Moment
-from sordino.train import PrivacyWarning, train
+from sordino.train import PrivacyWarning, public_count, train
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def fit(
     Inside `charged_to(ledger, name)` the run is charged to that data set.
     """
     data = _records(dataset)
-    n, counted = _public_count(records, len(data[0] if isinstance(data, tuple) else data), budget.relation)
+    n, counted = public_count(records, len(data[0] if isinstance(data, tuple) else data), budget.relation)
     problem = NetworkProblem(n, max(1, parameter_count(model)), describe(model, loss), Ridge(weight_decay))
     method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, n))
     oracle = TorchOracle(model, loss, data, problem, budget.relation)
@@ -144,22 +144,6 @@ def _records(dataset: Any) -> Any:
             "map-style Dataset with __len__ and __getitem__, or a pair of arrays."
         )
     return dataset
-
-
-def _public_count(given: int | None, actual: int, relation: Relation) -> tuple[int, str]:
-    if relation is Relation.REPLACE_ONE:
-        if given not in (None, actual):
-            raise ValueError(
-                f"records is {given}, but there are {actual}: under replace_one the number of records is public and is "
-                "counted; leave `records` out."
-            )
-        return actual, f"the number of records, {actual}, is public"
-    if given is None:
-        raise ValueError(
-            "records is required with relation='add_remove', where the true number of records is private: give a "
-            "public stand-in of about the same size."
-        )
-    return given, f"{given} is a public stand-in for the number of records"
 
 
 def _complete(method: Any, epochs: float | None, steps: int | None, batch_size: int | None, n: int) -> Any:
