@@ -201,8 +201,8 @@ class TlsMesh:
             self._server.close()
         for link in list(self._links.values()):
             link.close()
-        # closing flushes; leave when the others have left, or soon
-        deadline = time.monotonic() + min(2.0, self._patience)
+        # closing sends what is still waiting
+        deadline = time.monotonic() + self._patience
         while not all(link.lost for link in self._links.values()) and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
 
