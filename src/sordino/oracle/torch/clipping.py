@@ -5,17 +5,16 @@ out += sum_k share_k sum_i min(1, clip_k / |g_ki|) g_ki,       g_k the gradients
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
-import torch
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import Form, Pair, SummingForm, moved
+from sordino.oracle.torch.rowwise import LARGEST, clip_factors, largest_square, spoiled_records
 from sordino.oracle.torch.workspace import Workspace
 
 
@@ -37,10 +36,10 @@ class Entry(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """The books of one pass: every use of every parameter, and which records have a finite loss."""
+    """The books of one pass: every use of every parameter, and the records' losses."""
 
     entries: list[Entry]
-    usable: Tensor
+    losses: Tensor
 
 
 @dataclass
@@ -72,32 +71,19 @@ def clipped_sum(out: Tensor, shares: Sequence[Share], notes: Sequence[Notes], wo
     """
     asked = [_differences(notes, work) if share.of == "difference" else _gradients(notes[0]) for share in shares]
     parts = [_parts(entries, work) for entries in asked]
-    norms = Norms(len(shares), len(notes[0].usable), work)
+    norms = Norms(len(shares), len(notes[0].losses), work)
     for number, found in enumerate(parts):
         for part in found.values():
             part.measure(number, norms, work)
     squares = norms.totals()
-    usable = torch.stack(
-        [noted.usable for noted in notes]
-        + [each <= _largest(share.clip, work.dtype) for share, each in zip(shares, squares, strict=True)]
-    ).all(0)
-    if not bool(usable.all()):
-        spoiled = torch.nonzero(~usable).view(-1)
+    limits = [(each, largest_square(share.clip, work.dtype)) for each, share in zip(squares, shares, strict=True)]
+    spoiled = spoiled_records([*limits, *((noted.losses, LARGEST) for noted in notes)])
+    if spoiled is not None:
         parts = [{place: part.without(spoiled) for place, part in found.items()} for found in parts]
-        squares = squares.index_fill(1, spoiled, 0)
-    weights = []
-    for share, each in zip(shares, squares.unbind(), strict=True):
-        # min(1, clip / |g_i|)
-        factors = each.sqrt().clamp_(min=share.clip).reciprocal_().mul_(share.clip * share.factor)
-        weights.append(factors.to(work.dtype))
+        squares = [each.index_fill(0, spoiled, 0) for each in squares]
+    weights = [clip_factors(each, *share[1:], work.dtype) for each, share in zip(squares, shares, strict=True)]
     for place in parts[0]:
         _add(out[place[0] : place[1]], [(w, found[place]) for w, found in zip(weights, parts, strict=True)], work)
-
-
-def _largest(clip: float, dtype: torch.dtype) -> float:
-    """The largest squared norm of a record that counts: clip / norm must be a number of full precision."""
-    widest = clip / float(torch.finfo(dtype).tiny)
-    return min(widest * widest, sys.float_info.max)
 
 
 def _add(out: Tensor, weighted: Sequence[tuple[Tensor, Part]], work: Workspace) -> None:

@@ -8,8 +8,9 @@ from itertools import combinations_with_replacement
 import torch
 from torch import Tensor
 
-from sordino.oracle.torch.norms import Norms, lost, slack
+from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import KEEP, Pair, blocks, sum_of
+from sordino.oracle.torch.rowwise import lost, slack
 from sordino.oracle.torch.workspace import Workspace
 
 
@@ -56,7 +57,7 @@ class Matrix:
         Terms may cancel, and what rounding does to the second sum is relative to the norms:
         2 |l_k||l_j||r_k||r_j| <= |l_k|^2 |r_k|^2 + |l_j|^2 |r_j|^2.
         """
-        rounding = (len(pairs) - 1) * slack(sum(self.shape), _right(pairs[0]).dtype)
+        rounding = (len(pairs) - 1) * slack(sum(self.shape))
         for k, pair in enumerate(pairs):
             norms.add(share, pair.left, pair.right, 1 + rounding)
             for other in pairs[:k]:
@@ -82,7 +83,7 @@ class Matrix:
             wide = [_wide(pair.part(some)) for pair in pairs]
             for first, second in combinations_with_replacement(wide, 2):
                 squares[some].add_(_inner_products(first, second), alpha=1 if first is second else 2)
-        rough = slack(sum(self.shape) + positions**2, torch.float64)
+        rough = slack(sum(self.shape) + positions**2)
         return (
             squares.clamp_(min=0)
             .add_(_lengths(pairs).square_(), alpha=rough)

@@ -9,6 +9,7 @@ themselves are not formed. A difference takes the two passes at both points.
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -116,7 +117,8 @@ class TorchOracle:
                 raise ValueError(
                     f"parameters of shape {np.shape(point)} for a network of {self._problem.dim}: give one flat vector."
                 )
-            if not np.isfinite(point).all():
+            # their sum is finite in nearly every case, and spares a look at each
+            if not (math.isfinite(point.sum()) or np.isfinite(point).all()):
                 raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
         return points
 

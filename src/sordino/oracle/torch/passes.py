@@ -75,9 +75,10 @@ class Passes:
             with self._tape.recording(len(inputs)) as calls:
                 losses = losses_of(self._loss, self._model(inputs), targets, len(inputs))
             self._as_laid_out(calls)
-            total = losses.sum()
             edges = [call.edge for call in calls]
-            gradients = torch.autograd.grad(total, edges, allow_unused=True) if edges and total.requires_grad else ()
+            # of the sum of all losses; a record's outputs enter its own loss alone
+            ones = torch.ones_like(losses)
+            gradients = torch.autograd.grad(losses, edges, ones, allow_unused=True) if edges else ()
         with torch.no_grad():
             entries = [
                 entry
@@ -87,7 +88,7 @@ class Passes:
             ]
             for place, rows in self._each.gradients(inputs, targets):
                 entries.append(Entry(place.start, place.stop, Scale(axis=1), Pair(rows)))
-            return Notes(entries, losses.isfinite())
+            return Notes(entries, losses.detach())
 
     def _entries(self, call: Call, books: Books, e: Tensor | None) -> list[Entry]:
         a = call.input

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.grad import conv2d_weight
 
-from sordino.oracle.torch.norms import Norms, lost, slack
+from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import KEEP, Pair, blocks, sum_of
+from sordino.oracle.torch.rowwise import lost, slack
 from sordino.oracle.torch.workspace import Workspace
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +35,7 @@ class Call(NamedTuple):
 
 
 class Tape:
-    """Hooks on the known layers of a model that have something to train. Off unless `recording`.
+    """Listens to the known layers of a model that have something to train. Off unless `recording`.
 
     `spread` numbers calls whose output is the same for all records, as that of an embedding of positions: it is handed
     on as many times as there are records, so that the graph tells the records' gradients apart.
@@ -47,7 +48,8 @@ class Tape:
         for layer in model.modules():
             own = layer.parameters(recurse=False)
             if rule_of(layer) is not None and any(parameter.requires_grad for parameter in own):
-                layer.register_forward_hook(self._note, with_kwargs=True)
+                # in place of a hook, which would take the slower way through nn.Module
+                layer.forward = partial(self._noted, layer, layer.forward)
 
     @contextmanager
     def recording(self, records: int) -> Iterator[list[Call]]:
@@ -58,13 +60,13 @@ class Tape:
         finally:
             self._calls = None
 
-    def _note(self, layer: nn.Module, args: tuple[Any, ...], named: dict[str, Any], output: Tensor) -> Tensor:
+    def _noted(self, layer: nn.Module, forward: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
+        output = forward(input)
         if self._calls is not None and output.requires_grad:
-            a = args[0] if args else named["input"]
             if len(self._calls) in self.spread:
-                a, output = (tensor.expand(self._records, *tensor.shape) for tensor in (a, output))
+                input, output = (tensor.expand(self._records, *tensor.shape) for tensor in (input, output))
             # the edge is taken now: an activation that works in place would move the tensor to another one
-            self._calls.append(Call(layer, a, output.shape, get_gradient_edge(output), a._version))
+            self._calls.append(Call(layer, input, output.shape, get_gradient_edge(output), input._version))
         return output
 
 

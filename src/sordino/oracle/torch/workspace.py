@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
 
 import torch
 from torch import Tensor
@@ -17,7 +16,6 @@ class Workspace:
         self._taken: list[Tensor] = []
         self._next = 0
         self._scratch: dict[str, Tensor] = {}
-        self._constants: dict[Hashable, tuple[Tensor, ...]] = {}
 
     def reset(self) -> None:
         """Everything taken so far may be overwritten."""
@@ -35,12 +33,6 @@ class Workspace:
         """Uninitialised, and the caller's until somebody asks for the same name."""
         self._scratch[name] = held = self._large_enough(self._scratch.get(name, self._room(0)), shape)
         return held[: math.prod(shape)].view(shape)
-
-    def constant(self, key: Hashable, make: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-        """What `make` gave when this key came first."""
-        if key not in self._constants:
-            self._constants[key] = make()
-        return self._constants[key]
 
     def _large_enough(self, held: Tensor, shape: tuple[int, ...]) -> Tensor:
         size = math.prod(shape)
