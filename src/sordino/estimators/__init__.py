@@ -1,6 +1,7 @@
 """Private models in scikit-learn's form."""
 
 from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
 from sordino.estimators.regressors import (
     PrivateHuberRegressor,
     PrivateLinearRegression,
@@ -15,6 +16,8 @@ __all__ = [
     "PrivateLinearSVC",
     "PrivateLinearSVR",
     "PrivateLogisticRegression",
+    "PrivateMLPClassifier",
+    "PrivateMLPRegressor",
     "PrivateQuantileRegressor",
     "PrivateSearch",
 ]
