@@ -164,9 +164,9 @@ def markdown(figures: dict[str, Any]) -> str:
         )
     lines += [
         "",
-        "The garbled circuits draw the noise inside, as joint noise does; their numbers are those printed in Wang et al.",
-        "2019, Tables 4 to 6, oblivious transfer included, for the networks the sum of all layers' seconds and the total",
-        "bytes as printed (for CIFAR-10 the layers' bytes in Table 6 add up to 502.65 GB, the text says 804.24 GB).",
+        "The garbled circuits draw the noise inside, as joint noise does. Their numbers are those of Wang et al. 2019,",
+        "Tables 4 to 6, with oblivious transfer; for the networks the seconds of all layers together and the total of",
+        "bytes as printed (the layers' bytes of CIFAR-10 in Table 6 add up to 502.65 GB, the text says 804.24 GB).",
         "",
         "Layer by layer, five owners, distributed noise:",
         "",
