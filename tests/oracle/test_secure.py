@@ -319,3 +319,18 @@ def test_seeded_noise_is_told():
     assert owners.in_the_open(plan, X, Y, seed=1).common_randomness().is_seeded
     assert not owners.train_together(plan, X, Y)[0].certificate.randomness.startswith("seeded")
     assert owners.train_together(plan, X, Y, seed=1)[0].certificate.randomness.startswith("seeded")
+
+
+def test_an_oracle_that_answers_past_its_noise_is_found_out():
+    class Careless:
+        def draw(self, sampling, randomness):
+            return np.arange(20)
+
+        def release(self, query, noise, randomness):
+            return np.zeros(4)
+
+    plan = owners.plan_for(2)
+    parties = [RecordHolder(Careless(), Randomness.seeded(1)), owners.party(plan, 1, X, Y)]
+    oracle = SecureOracle(agree(plan, InTheOpen(2)), parties)
+    with pytest.raises(RuntimeError, match="Careless did not pass its answer through the noise"):
+        oracle.release(Gradient(np.zeros(4), plan.planned.clip), plan.planned.noise, Randomness.seeded(0))
