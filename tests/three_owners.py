@@ -17,8 +17,10 @@ import numpy as np
 from sordino.budget import Relation
 from sordino.federation import seat
 from sordino.federation.identity import CERTIFICATE, Identity
+from sordino.federation.mesh import together
 from sordino.federation.proposal import propose, read_members
 from sordino.federation.record import journal_of, read
+from sordino.federation.runner import Waiting, run
 from sordino.federation.seat import Seat
 from sordino.methods import NoisySGD
 from sordino.tabular.schema import Schema
@@ -34,6 +36,10 @@ classes = ["low", "high"]
 age = { low = 20, high = 80 }
 member = { boolean = true }
 """
+
+
+QUICK = Waiting(120.0, 90.0)
+"""Longer than a busy machine needs: tests that wait for a time-out name their own."""
 
 
 def free_ports(count):
@@ -72,6 +78,10 @@ def write_members(folder, names=NAMES, records=RECORDS, ports=None, certificates
     path = folder / "members.toml"
     path.write_text("\n".join(lines) + "\n")
     return path
+
+
+class Crash(BaseException):
+    """As if the process had been killed: nothing handles it, and the member writes nothing more."""
 
 
 @dataclass
@@ -124,6 +134,23 @@ class Federation:
             process.kill()
             process.communicate()
         self.running.clear()
+
+    def take_part(self, *names, seeds=True, waiting=QUICK, **settings):
+        """Members in threads of this process: what each trained, or the error it ended with."""
+
+        def member(name):
+            number = self.names.index(name)
+            data = self.home(name) / "records.csv" if number < self.owners else None
+            try:
+                seed = 100 + number if seeds else None
+                return run(Seat.load(self.home(name)), data, waiting, seed, **settings)
+            except Exception as error:
+                return error
+            except Crash as crash:
+                return crash
+
+        names = names or self.names
+        return dict(zip(names, together([lambda name=name: member(name) for name in names]), strict=True))
 
     def seat(self, name):
         return Seat.load(self.home(name))
