@@ -13,18 +13,24 @@ import pytest
 import worst_case
 from sordino.budget import Relation
 from sordino.domains import Ball
-from sordino.losses import Absolute
+from sordino.losses import Absolute, Huber
 from sordino.methods import (
+    DPSGD,
     METHODS,
     AdaptiveGradientDescent,
     ApproximateMinimaPerturbation,
     BassilySmithThakurta,
+    DPAdam,
+    DPRMSProp,
+    HalvedMidway,
     NoisyGradientDescent,
     NoisySGD,
     ObjectivePerturbation,
     OutputPerturbation,
     PermutationSGD,
     ProximalSmoothing,
+    RandomRoundSGD,
+    RecursiveMomentum,
     RepeatedSelection,
     Setting,
 )
@@ -81,6 +87,36 @@ CASES = {
         {"delta": 0.0},
         True,
     ),
+    # methods for non-convex problems, on batches of everybody; the others are in test_non_convex.py
+    "random round": (RandomRoundSGD(20, 10, 0.5), {}, {}, False),
+    "random round, paper": (RandomRoundSGD(20, calibration="paper"), {"loss": Huber(target_bound=1e9)}, {}, False),
+    "momentum": (DPSGD(10, 10, 0.5, 1.0, momentum=0.5), {}, {}, True),
+    "momentum, decaying steps": (DPSGD(10, 10, 0.5, 0.25, 0.5, HalvedMidway()), {"mu": 0.1}, {}, True),
+    "momentum, add/remove": (DPSGD(10, 10, 0.5, 1.0, 0.5), {}, {"relation": Relation.ADD_REMOVE}, True),
+    "momentum, average": (DPSGD(10, 10, 0.5, 1.0, release="average"), {}, {}, False),
+    # a large stabiliser leaves steps in proportion to gradients, and the last weight nearly the sum of all noise
+    "rmsprop": (DPRMSProp(10, 10, 5.0, 1.0, stabiliser=10.0), {}, {}, True),
+    "rmsprop, small stabiliser": (DPRMSProp(10, 10, 0.5, 1.0, stabiliser=0.01), {}, {}, False),
+    "rmsprop, random iterate": (DPRMSProp(10, 10, 0.5, 1.0, release="random"), {}, {}, False),
+    "adam": (DPAdam(10, 10, 5.0, 1.0, mean_decay=0.3, stabiliser=10.0), {}, {}, True),
+    "adam, corrected": (DPAdam(10, 10, 0.5, 1.0, moments="corrected"), {"mu": 0.1}, {}, False),
+    "adam, add/remove": (
+        DPAdam(10, 10, 5.0, 1.0, mean_decay=0.3, stabiliser=10.0),
+        {},
+        {"relation": Relation.ADD_REMOVE},
+        True,
+    ),
+    # gradients that never change have no difference: the mix alone tells; where it is all, the bound is attained
+    "recursion": (RecursiveMomentum(10, 10, 10, 0.5, 1.0, 0.1, 0.3), {"mu": 0.1}, {}, False),
+    "recursion, all mix": (RecursiveMomentum(10, 10, 10, 0.5, 1.0, 0.1, 1.0), {}, {}, True),
+    "recursion, add/remove": (
+        RecursiveMomentum(10, 10, 10, 0.5, 1.0, 0.1, 1.0),
+        {},
+        {"relation": Relation.ADD_REMOVE},
+        True,
+    ),
+    "recursion, random iterate": (RecursiveMomentum(10, 10, 10, 0.5, 1.0, 0.1, 0.3, release="random"), {}, {}, False),
+    "recursion, paper": (RecursiveMomentum(10, 10, 10, 0.5, 1.0, 0.1, 0.3, calibration="paper"), {}, {}, False),
     # baselines; what cannot run side by side is also in test_baselines.py
     "shrinking steps, full batches, strongly convex": (BassilySmithThakurta(10, 20), {"mu": 0.5}, {}, True),
     "shrinking steps, full batches, convex": (BassilySmithThakurta(10, 20), {}, {}, True),
@@ -143,7 +179,8 @@ def with_half_the_noise(plan, budget):
     if budget.delta == 0:
         return replace(plan, noise=replace(plan.noise, sensitivity=plan.noise.sensitivity / 2))
     # the event keeps claiming the noise that was planned; only what is drawn is halved
-    return replace(plan, noise=HalfNoise(plan.noise))
+    names = [name for name in ("noise", "first_noise") if hasattr(plan, name)]
+    return replace(plan, **{name: HalfNoise(getattr(plan, name)) for name in names})
 
 
 class HalfNoise:
