@@ -272,6 +272,12 @@ class TestLedger:
 
 
 class TestRefusals:
+    def test_a_keeper_keeps_one_run(self, tmp_path):
+        keeper = Keeper(Checkpoint(tmp_path / "run"))
+        train(problem(), BUDGET, METHOD, oracle(), keeper=keeper)
+        with pytest.raises(ValueError, match="make a new one for every run"):
+            train(problem(), BUDGET, METHOD, oracle(), keeper=keeper)
+
     def test_nothing_to_go_on_from(self, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"no checkpoint in .* to go on from"):
             run(tmp_path / "run", resume=True)

@@ -94,12 +94,15 @@ class Keeper:
         """The number under which a ledger has set the run's budget aside."""
         self._held: Held | None = None
         self._story = Story()
+        self._facts: dict[str, Any] = {}
         self._state: Any = None
         self._first = self._now = self._kept = 0
 
     @contextmanager
     def keeping(self, problem: Any, budget: Budget, method: Any, plan: Any, randomness: Randomness) -> Iterator[None]:
         """The block in which `method` runs. What does not fit the folder is refused before anything else happens."""
+        if self._facts:
+            raise ValueError("this keeper has kept a run already: make a new one for every run.")
         self._stepwise = _stepwise(method, plan)
         self._budget, self.last, self._seeded = budget, plan.steps, randomness.is_seeded
         self._facts = facts(problem, budget, method, plan)
@@ -107,9 +110,11 @@ class Keeper:
             with kept_by(self):
                 yield
             return
+        # once before the folder is created, and once when nobody else can change it
         _require_resumable(self.checkpoint, read_story(self.checkpoint.folder))
         with held(self.checkpoint.folder) as self._held:
             self._story = self._held.story
+            _require_resumable(self.checkpoint, self._story)
             if self._story.facts is not None:
                 _require_same(self.checkpoint.folder, self._story.facts, self._facts)
             self.reservation = self._story.reservation

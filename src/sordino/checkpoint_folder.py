@@ -124,6 +124,7 @@ def held(path: Path) -> Iterator[Held]:
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"{path} is a file: a checkpoint is a folder; name another place.")
     path.mkdir(exist_ok=True)
+    _sync(path.parent)
     with _locked(path, fcntl.LOCK_EX), Journal(path / _JOURNAL, _HEADER).writing() as writer:
         yield Held(path, writer)
 
@@ -181,7 +182,7 @@ def _safetensors() -> Any:
 
 
 def _sync(folder: Path) -> None:
-    # a renamed file survives a power cut only once its folder has reached the disk
+    # what is new in a folder survives a power cut only once the folder has reached the disk
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -217,6 +217,7 @@ class TestRefusals:
             ({"dataset": Growing()}, "had 120 records and now has 121"),
             ({"model": batch_norm()}, "use nn.GroupNorm"),
             ({"model": frozen()}, "no trainable parameter"),
+            ({"model": nn.Sequential(nn.LazyLinear(2))}, "uninitialized"),
             ({"loss": nn.CrossEntropyLoss()}, "reduction"),
             ({"epochs": 1}, "epochs is 1 and steps is 12: give one of them"),
             ({"steps": None}, "epochs or steps is missing"),

@@ -14,8 +14,8 @@ A record whose gradient is not a number contributes nothing to its batch.
 
 from __future__ import annotations
 
-import hashlib
 import math
+import operator
 import os
 import warnings
 from collections.abc import Sequence
@@ -118,7 +118,7 @@ def describe(model: nn.Module, loss: Any) -> str:
     """An architecture in a line: its class, its size, a digest of its layers, and the loss. No weights are in it."""
     kind = type(model)
     layers = [str(model), [[place.name, list(place.parameter.shape)] for place in places(model)]]
-    mark = hashlib.sha256(wire.digest([kind.__module__, kind.__qualname__, layers]).encode()).hexdigest()[:16]
+    mark = wire.digest([kind.__module__, kind.__qualname__, layers])[:16]
     return f"{kind.__name__} of {parameter_count(model)} weights (layers {mark}), {_name(loss)}"
 
 
@@ -215,4 +215,4 @@ def _randomness(seed: int | None, place: Checkpoint | None) -> Randomness:
         return Randomness.system()
     # a part that goes on draws other noise than the parts before it
     before = 0 if place is None else place.resumes
-    return Randomness.seeded(seed if before == 0 else int(wire.digest([seed, before]), 16))
+    return Randomness.seeded(seed if before == 0 else int(wire.digest([operator.index(seed), before]), 16))
