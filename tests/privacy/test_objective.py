@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from sordino.budget import Budget, Relation
 from sordino.privacy.accountants import delta, epsilon, guarantee
-from sordino.privacy.accountants.objective import line_delta, objective_delta
+from sordino.privacy.accountants.objective import ObjectiveAccountant, line_delta, objective_delta
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.events import Approximate, Gaussian, ObjectivePerturbed, compose, repeat
 
@@ -94,6 +94,15 @@ def test_it_is_not_composed_by_guessing():
     for several in (repeat(event, 2), compose(event, Gaussian(3.0))):
         with pytest.raises(ValueError, match="no accountant supports"):
             epsilon(several, 1e-5, R1)
+
+
+@pytest.mark.parametrize("event", [Gaussian(3.0), repeat(ObjectivePerturbed(0.05, 5.0, 500.0), 2)])
+def test_other_events_are_refused_in_a_sentence(event):
+    accountant = ObjectiveAccountant()
+    assert not accountant.supports(event, R1)
+    for ask in (accountant.epsilon, accountant.delta):
+        with pytest.raises(ValueError, match="not one objective perturbation by itself"):
+            ask(event, 0.5, R1)
 
 
 # Two data sets in one dimension that differ in one record; all others have no gradient. In u = -Lambda theta the first

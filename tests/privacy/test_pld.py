@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from scipy.stats import binom, norm
 
 from sordino.budget import Relation
+from sordino.privacy.accountants.fourier import delta_above
 from sordino.privacy.accountants.gdp import gdp_delta, gdp_epsilon
 from sordino.privacy.accountants.independent import IndependentAccountant
+from sordino.privacy.accountants.pairs import Added
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import RenyiAccountant
 from sordino.privacy.events import (
@@ -93,6 +96,32 @@ def test_one_sampled_release_is_its_profile(epsilon: float) -> None:
     assert PLD.delta(poisson(z, q, 1), epsilon, ADD) == pytest.approx(removed, rel=1e-3)
     amplified = q * gdp_delta(math.log1p(math.expm1(epsilon) / q), 1 / z)
     assert PLD.delta(fixed_size(z, q, 1), epsilon, REPLACE) == pytest.approx(amplified, rel=1e-3)
+
+
+@pytest.mark.parametrize(("q", "z"), [(0.7064, 0.4926), (0.9932, 0.5585), (0.2338, 0.2405), (0.02, 5.2)])
+@pytest.mark.parametrize("grain", [0.015, 0.05])
+def test_around_the_largest_loss_of_a_joining_record(q: float, z: float, grain: float) -> None:
+    """It is -log(1 - q), and no tilt can centre a loss beyond it: delta must not jump there, and stay above the exact.
+
+    P = N(0, 1) against Q = (1 - q) N(0, 1) + q N(1/z, 1), whose loss exceeds epsilon below some x.
+    """
+    largest, shift = -math.log1p(-q), 1 / z
+
+    def exact(epsilon: float) -> float:
+        ratio = (math.exp(-epsilon) - 1 + q) / q
+        if ratio <= 0:
+            return 0.0
+        x = math.log(ratio) / shift + shift / 2
+        return float(norm.cdf(x) - math.exp(epsilon) * ((1 - q) * norm.cdf(x) + q * norm.cdf(x - shift)))
+
+    epsilons = [largest * times for times in (0.5, 0.9, 0.999, 1 - 1e-6, 1 - 1e-9, 1 + 1e-13, 1 + 1e-9, 1.06, 1.5)]
+    joining = [delta_above([(Added(q, shift), 1)], epsilon, grain) for epsilon in epsilons]
+    for epsilon, delta in zip(epsilons, joining, strict=True):
+        assert exact(epsilon) * (1 - 1e-9) <= delta <= 1.05 * exact(epsilon) + 1e-3
+    assert joining[-2:] == [0.0, 0.0]
+    whole = [LossAccountant(grain).delta(poisson(z, q, 1), epsilon, ADD) for epsilon in epsilons]
+    assert all(a >= b for a, b in pairwise(whole))
+    assert whole[0] < q
 
 
 def test_two_sampled_releases_by_brute_force() -> None:

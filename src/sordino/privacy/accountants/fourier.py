@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sordino.privacy.accountants.dots import Dots, Grid, lower, upper
-from sordino.privacy.accountants.pairs import LARGEST_LOSS, Array, Pair, Pure
-from sordino.privacy.accountants.tilting import Level, Tilt, tilt_for_delta, tilt_for_epsilon
+from sordino.privacy.accountants.pairs import LARGEST_LOSS, Added, Array, Pair, Pure
+from sordino.privacy.accountants.tilting import Level, Tilt, no_tilt, tilt_for_delta, tilt_for_epsilon
 
 Spectrum = npt.NDArray[np.complex128]
 
@@ -83,14 +83,14 @@ def epsilon_above(levels: Sequence[Level], delta: float, grain: float, enough: f
     if _out_of_range(levels) > delta:
         return math.inf
     tilt = tilt_for_delta(levels, delta, grain)
-    low, high = 0.0, math.inf
+    low, high = 0.0, _largest(levels)
     for _ in range(60):
         profile = _upper_profile(levels, tilt)
         epsilon = profile.epsilon_above(delta)
         if profile.points[0] < epsilon < math.inf or epsilon <= 0:
-            return max(0.0, epsilon * (1 + 1e-10))
+            return max(0.0, min(high, epsilon * (1 + 1e-10)))
         # The answer lies left or right of the window: look there.
-        low, high = (low, epsilon) if epsilon < math.inf else (float(profile.points[-1]), high)
+        low, high = (low, min(high, epsilon)) if epsilon < math.inf else (float(profile.points[-1]), high)
         if high <= enough or high - low < 1e-6 * high < math.inf:
             break
         tilt = tilt_for_epsilon(levels, (low + min(high, 3 * low + 1)) / 2, grain)
@@ -104,12 +104,16 @@ def epsilon_below(levels: Sequence[Level], delta: float, grain: float) -> float:
 
 def delta_above(levels: Sequence[Level], epsilon: float, grain: float) -> float:
     """An upper bound of the composed delta at epsilon >= 0."""
+    if epsilon >= _largest(levels):
+        return 0.0
     if _out_of_range(levels) > 0.5:
         return 1.0
     tilt = tilt_for_epsilon(levels, epsilon, grain)
     profile = _upper_profile(levels, tilt)
     # Without a tilt, what lies left of the window is wrapped upwards; with one, it would be missing.
     delta = profile.delta(epsilon) if tilt.t == 0 or profile.points[0] <= epsilon else 1.0
+    if delta == 1:
+        delta = _upper_profile(levels, no_tilt(levels, grain)).delta(epsilon)
     # Again on the grid that `epsilon_above` uses at this delta: sharper, and inverse to it.
     for _ in range(8):
         if not 1e-40 < delta < 1:
@@ -120,6 +124,15 @@ def delta_above(levels: Sequence[Level], epsilon: float, grain: float) -> float:
         if delta > 0.99 * last:
             break
     return delta
+
+
+def _largest(levels: Sequence[Level]) -> float:
+    """What the sum of the losses never exceeds."""
+    bounds = (
+        (pair.epsilon if isinstance(pair, Pure) else pair.largest if isinstance(pair, Added) else math.inf, count)
+        for pair, count in levels
+    )
+    return math.fsum(count * bound for bound, count in bounds) * (1 + 1e-12)
 
 
 def _out_of_range(levels: Sequence[Level]) -> float:

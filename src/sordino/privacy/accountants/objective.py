@@ -101,25 +101,32 @@ class ObjectiveAccountant:
 
     def supports(self, event: Event, relation: Relation) -> bool:
         leaves, _ = flatten(event)
-        return len(leaves) == 1 and all(
-            isinstance(leaf, ObjectivePerturbed) and count == 1 for leaf, count in leaves.items()
-        )
+        return [(type(leaf), count) for leaf, count in leaves.items()] == [(ObjectivePerturbed, 1)]
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
         check_delta(delta)
-        (happened,), distance = flatten(event)
-        assert isinstance(happened, ObjectivePerturbed)
+        happened, distance = self._only(event)
         return smallest_epsilon(lambda d: self._epsilon(happened, d, relation), delta, distance)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
-        (happened,), distance = flatten(event)
-        assert isinstance(happened, ObjectivePerturbed)
+        happened, distance = self._only(event)
         return total_delta(lambda e: _delta(happened, e, relation), epsilon, distance)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """The profile is a bound, not the exact one, and how far above it lies is not known."""
         return None
+
+    def _only(self, event: Event) -> tuple[ObjectivePerturbed, float]:
+        """The one release, and its total variation distance from what was run."""
+        leaves, distance = flatten(event)
+        match list(leaves.items()):
+            case [(ObjectivePerturbed() as happened, 1)]:
+                return happened, distance
+        raise ValueError(
+            "this event is not one objective perturbation by itself: releases beside it, and a second one, are not "
+            "accounted for together with it."
+        )
 
     def _epsilon(self, event: ObjectivePerturbed, delta: float, relation: Relation) -> float:
         if delta <= 0:

@@ -121,6 +121,11 @@ class Added:
         return Removed(self.rate, self.shift).scale
 
     @property
+    def largest(self) -> float:
+        """-log(1 - q): a loss that is never exceeded."""
+        return -Removed(self.rate, self.shift).smallest
+
+    @property
     def anchor(self) -> float:
         return -Removed(self.rate, self.shift).anchor
 

@@ -111,6 +111,11 @@ def tilt_for_epsilon(levels: Sequence[Level], epsilon: float, grain: float) -> T
     return _tilt(levels, sketch, t, log_delta, grain)
 
 
+def no_tilt(levels: Sequence[Level], grain: float) -> Tilt:
+    """For an epsilon that a bounded loss just reaches, on which no tilt can centre it."""
+    return _tilt(levels, _sketch(levels, _FARTHEST), 0.0, -2 * _OUTSIDE, grain)
+
+
 def _tilt(levels: Sequence[Level], sketch: Sketch, t: float, log_delta: float, grain: float) -> Tilt:
     K, centre, variance = sketch(t)
     releases = sum(count for _, count in levels)
