@@ -212,6 +212,25 @@ def test_values_beyond_a_double_of_steps_stay_on_the_lattice():
     assert np.all(released % noise.step == 0)
 
 
+@pytest.mark.parametrize("steps", [0.4, 2.0**20, 2.0**49, 2.0**50, 2.0**51, 2.0**53, 2.0**58])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_values_of_every_size_are_rounded_and_added_in_whole_numbers(dtype, steps):
+    noise = GaussianNoise(1.0, 1.0, 5000)
+    value = (np.random.default_rng(1).uniform(-1, 1, 5000) * steps * noise.step).astype(dtype)
+    drawn = noise.draw(value.shape, Randomness.seeded(9))
+    # halves go to the even neighbour; a sum of more than 53 bits is rounded once
+    whole = [round(Fraction(float(v)) / Fraction(noise.step)) + int(z) for v, z in zip(value, drawn, strict=True)]
+    expected = [units * noise.step for units in whole]
+    assert np.array_equal(noise.perturb(value, Randomness.seeded(9)), expected)
+
+
+def test_noise_may_be_drawn_before_the_value_is_known():
+    noise = GaussianNoise(1.0, 1.0, 3)
+    value = np.array([1.0, -2.0, 0.5])
+    ahead = noise.draw((3,), Randomness.seeded(3))
+    assert np.array_equal(noise.add(value, ahead), noise.perturb(value, Randomness.seeded(3)))
+
+
 # ---------------------------------------------------------------- stacks, streams, values
 
 

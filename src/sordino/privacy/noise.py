@@ -99,8 +99,16 @@ class GaussianNoise:
         return Approximate(Gaussian(self.multiplier), self.dim * rounding_distance(self.std / self.step) * _UP)
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
-        value = _checked(value, self.step, self.dim)
-        return _release(value, discrete_gaussian(self.std / self.step, value.shape, randomness.noise), self.step)
+        value, near = _checked(value, self.step, self.dim)
+        return _release(value, near, self.draw(value.shape, randomness), self.step)
+
+    def draw(self, shape: tuple[int, ...], randomness: Randomness) -> NDArray[np.int64]:
+        """Noise for one value of this shape, in whole steps. It depends on no record: it may be drawn ahead."""
+        return discrete_gaussian(self.std / self.step, shape, randomness.noise)
+
+    def add(self, value: Array, noise: NDArray[np.int64]) -> Array:
+        """The release, written over the noise, so that it cannot serve twice."""
+        return _release(*_checked(value, self.step, self.dim), noise, self.step)
 
 
 @dataclass(frozen=True)
@@ -145,11 +153,11 @@ class L2LaplaceNoise:
         return PureDP(self.epsilon)
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
-        value = _checked(value, self.step, self.dim)
+        value, near = _checked(value, self.step, self.dim)
         V = 2 * randomness.noise.generator.standard_gamma((self.dim + 1) / 2, size=math.prod(value.shape[:-1]))
         # a variance of zero is an accident of double precision
         scales = np.maximum(self.scale / self.step * np.sqrt(V), 1.0)
-        return _release(value, discrete_gaussian_rows(scales, self.dim, randomness.noise), self.step)
+        return _release(value, near, discrete_gaussian_rows(scales, self.dim, randomness.noise), self.step)
 
 
 def _check(sensitivity: float, dim: int) -> None:
@@ -175,14 +183,19 @@ def _step(std: float, bits: int) -> float:
     return math.ldexp(1.0, math.frexp(std)[1] - 1 - bits)
 
 
-def _checked(value: Array, step: float, dim: int) -> Array:
-    """The value as a contiguous array of fewer than 2^62 steps. The sentences name no private number."""
-    value = np.asarray(value, dtype=np.float64, order="C")
+def _checked(value: Array, step: float, dim: int) -> tuple[Array, bool]:
+    """The value as a contiguous array of fewer than 2^62 steps, and whether there are fewer than 2^50.
+
+    The sentences name no private number.
+    """
+    # single precision is exact as it is
+    kind = np.float32 if getattr(value, "dtype", None) == np.float32 else np.float64
+    value = np.asarray(value, dtype=kind, order="C")
     if value.shape[-1:] != (dim,):
         raise ValueError(f"the value has shape {value.shape}: noise in {dim} dimensions needs (..., {dim}).")
-    limit = _LARGEST_STEPS * step
-    # a minimum or maximum that is not a number fails both comparisons
-    if value.size and not (-limit < value.min() and value.max() < limit):
+    largest = max(-float(value.min()), float(value.max())) if value.size else 0.0
+    # what is not a number fails every comparison
+    if not largest < _LARGEST_STEPS * step:
         if not np.all(np.isfinite(value)):
             raise ValueError(
                 "the value to protect is not finite, nothing was released: check the records for missing or infinite "
@@ -192,12 +205,12 @@ def _checked(value: Array, step: float, dim: int) -> Array:
             "the value to protect is more than 2^31 times larger than the noise, nothing was released: check that "
             "every contribution is clipped, and that value and sensitivity are in the same units."
         )
-    return value
+    return value, largest < 2.0**50 * step
 
 
-def _release(value: Array, noise: NDArray[np.int64], step: float) -> Array:
+def _release(value: Array, near: bool, noise: NDArray[np.int64], step: float) -> Array:
     """step (round(value / step) + noise), written over the noise."""
     from sordino.privacy.noise_kernels import add_on_lattice
 
-    add_on_lattice(value.reshape(-1), noise.reshape(-1), step)
+    add_on_lattice(value.reshape(-1), noise.reshape(-1), step, near)
     return noise.view(np.float64).reshape(value.shape)
