@@ -159,7 +159,7 @@ def test_a_list_of_members_that_does_not_fit(folder, old, new, sentence):
 
 def test_sums_that_overflow_the_ring(folder):
     edit(folder, "records = 40", "records = 400000000000")
-    refused = init(folder, "--steps", 1, "--method", "noisy-gradient-descent", epsilon=8)
+    refused = init(folder, "--steps", 1, "--delta", 1e-5, epsilon=8)
     assert refused.exit_code == 2
     assert "overflow a ring" in refused.stderr
 

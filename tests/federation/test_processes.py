@@ -1,62 +1,118 @@
-"""Members in processes of their own, with certificates, on this machine."""
+"""Three owners in processes of their own, on the command line: from keys to a verified model, killed and paused."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
+import json
+import signal
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-import owners
-from passes import Authority, free_addresses
+from sordino.certificate import Certificate
+from sordino.cli.app import app
+from sordino.methods import NoisyGradientDescent
+from sordino.model_file import load_model
+from sordino.privacy.events import flatten
+from three_owners import NAMES, found
 
-TESTS = Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
 
-
-def run(tmp_path, engine, mode):
-    members = owners.plan_for(3, mode=mode).trust.members
-    authority = Authority(tmp_path)
-    for member in range(members):
-        authority.credentials(member)
-    addresses = ",".join(free_addresses(members))
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
-    script = str(TESTS / "member_process.py")
-    processes = [
-        subprocess.Popen(
-            [sys.executable, script, str(me), addresses, str(tmp_path), engine, mode],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for me in range(members)
-    ]
-    finished = [process.communicate(timeout=240) for process in processes]
-    assert [process.returncode for process in processes] == [0] * members, [errors for _, errors in finished]
-    return {said.strip().splitlines()[-1] for said, _ in finished}
+STEPS = 12
+METHOD = NoisyGradientDescent(steps=STEPS, step_size=1.0, release="average")
+SLOWLY = """
+import time
+from sordino.federation.lockstep import RecordedSum
+true = RecordedSum.open_sum
+def slowly(self, values, joint=None):
+    if not self.knows:
+        time.sleep(0.25)
+    return true(self, values, joint)
+RecordedSum.open_sum = slowly
+"""
 
 
-def alone(mode):
-    """The same run in one process, added up in the open."""
-    plan = owners.plan_for(3, mode=mode)
-    oracle = owners.in_the_open(plan, *owners.data(), seed=4)
-    weights = plan.method.run(plan.planned, plan.problem, oracle, oracle.common_randomness()).weights
-    return hashlib.sha256(weights.tobytes()).hexdigest()
+@pytest.fixture
+def federation(tmp_path):
+    federation = found(tmp_path, METHOD)
+    yield federation
+    federation.stop()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("engine", "mode"), [("shamir", "distributed"), ("shamir", "committee"), ("mpyc", "distributed")]
-)
-def test_processes_end_up_with_the_weights_of_one_process_bit_for_bit(tmp_path, engine, mode):
-    assert run(tmp_path, engine, mode) == {alone(mode)}
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    federation = found(tmp_path_factory.mktemp("whole"), METHOD)
+    return federation.take_part()["north"].weights
 
 
-@pytest.mark.slow
-def test_processes_draw_joint_noise(tmp_path):
-    found = run(tmp_path, "shamir", "joint")
-    assert len(found) == 1
-    assert found != {alone("joint")}
+def require_whole(federation, uninterrupted):
+    """Everybody has the model of a run that nothing disturbed, and a certificate of just what was opened."""
+    stories = [federation.story(name) for name in NAMES]
+    sums = [b"".join(total.tobytes() for total in story.sums) for story in stories]
+    assert len(set(sums)) == 1
+    models = [load_model(federation.home(name) / "model") for name in NAMES]
+    plan = federation.seat("north").charter.plan
+    coef, intercept = plan.rows.to_raw(uninterrupted, 1)
+    for name, story, model in zip(NAMES, stories, models, strict=True):
+        assert np.array_equal(model.coef, coef)
+        assert np.array_equal(model.intercept, intercept)
+        steps = [line["fact"]["step"] for line in story.lines]
+        assert steps == list(range(STEPS))
+        certificate = Certificate.load(federation.home(name) / "certificate.json")
+        assert flatten(story.event)[0] == flatten(certificate.event)[0]
+        assert sum(flatten(certificate.event)[0].values()) == STEPS
+        assert story.finished is not None
+
+
+def test_without_a_disturbance_anyone_can_verify_the_model(federation):
+    federation.start_all(seed=False)
+    for name, (code, out, errors) in federation.end_all(180).items():
+        assert code == 0, errors
+        assert "(2, 1e-05)-differential privacy" in out
+        assert f"{name}: plan" in out
+    for name in NAMES:
+        told = CliRunner().invoke(app, ["verify", str(federation.home(name) / "model")])
+        assert told.exit_code == 0, told.stdout
+        assert "VERIFIED" in told.stdout
+        told = CliRunner().invoke(app, ["federation", "status", "--folder", str(federation.home(name))])
+        assert f"{name}: finished" in told.stdout
+        assert f"Sums opened: {STEPS} of {STEPS}" in told.stdout
+
+
+def test_an_owner_is_killed_twice(federation, uninterrupted):
+    for name, steps in (("south", 3), ("north", 7)):
+        federation.start_all(watch=SLOWLY, patience=120, wait=180)
+        federation.wait_for(name, steps, 180)
+        # the others can be asked meanwhile
+        told = CliRunner().invoke(app, ["federation", "status", "--folder", str(federation.home("east"))])
+        assert "east: under way" in told.stdout
+        federation.running[name].send_signal(signal.SIGKILL)
+        ended = federation.end_all(180)
+        assert ended[name][0] == -signal.SIGKILL
+        for other in set(NAMES) - {name}:
+            code, _, errors = ended[other]
+            assert code == 2
+            assert "was lost" in errors
+            assert "Start run again at all members" in errors
+    federation.start_all(patience=120, wait=180)
+    assert [code for code, _, _ in federation.end_all(180).values()] == [0, 0, 0]
+    require_whole(federation, uninterrupted)
+    notes = json.loads((federation.home("east") / "certificate.json").read_text())["notes"]
+    assert any("cut off and went on 2 times" in note for note in notes)
+
+
+def test_an_owner_is_paused_beyond_the_others_patience(federation, uninterrupted):
+    federation.start_all(watch=SLOWLY, patience=8, wait=180)
+    federation.wait_for("east", 2, 180)
+    federation.running["east"].send_signal(signal.SIGSTOP)
+    for name in ("north", "south"):
+        code, _, errors = federation.end(name, 180)
+        assert code == 2
+        assert "no answer from east" in errors or "was lost" in errors
+    federation.running["east"].send_signal(signal.SIGCONT)
+    code, _, errors = federation.end("east", 180)
+    assert code == 2
+    assert "Start run again at all members" in errors
+    federation.start_all(patience=120, wait=180)
+    assert [code for code, _, _ in federation.end_all(180).values()] == [0, 0, 0]
+    require_whole(federation, uninterrupted)

@@ -50,7 +50,6 @@ def meet(
             "opened": len(story.sums),
             "coins": story.coins,
             "seeded": seeded or story.seeded,
-            "head": record.head,
             "met": {str(member): head for member, head in story.met.items()},
             "pending": None if kept is None else {"step": kept.step, "joint": kept.shares is not None},
         },
@@ -63,7 +62,8 @@ def meet(
     again = _joint_again(charter, heard, high)
 
     complaint = ""
-    if not all(record.extends(m["met"].get(str(me), "")) for m in heard):
+    # lock step: whoever lags by more than one sum has lost what it once had
+    if len(story.sums) < high - 1 or not all(record.extends(m["met"].get(str(me), "")) for m in heard):
         complaint = (
             "its record is missing or was put back to an earlier state, so what it added to the last sum is not known; "
             "restore the folder, or agree on a new plan"
@@ -76,8 +76,6 @@ def meet(
     if len({answer["common"] for answer in answers}) > 1:
         raise Refused("the members' records contradict each other on sums that were opened: compare them by hand.")
     _learn(charter, record, answers, low, high)
-    heads = {str(member): message["head"] for member, message in enumerate(heard) if member != me}
-    record.append("met", {"heads": heads, "seeded": seeded})
     return Meeting(next(iter(coins), ""), any(m["seeded"] for m in heard), again)
 
 
@@ -94,6 +92,16 @@ def talk(aggregation: Aggregation, charter: Charter, message: dict[str, Any]) ->
             raise Refused(f"{member.name} sent a message that this version does not know: install the same versions.")
         found.append(plain)
     return found
+
+
+def be_ready(charter: Charter, me: int, aggregation: Aggregation, record: Record, complaint: str, seeded: bool) -> None:
+    """The last word before the first step: everybody has opened its records, and notes where the others' ends."""
+    answers = talk(aggregation, charter, {"complaint": complaint, "head": record.head})
+    if complaint:
+        return
+    require_no_complaint(charter, answers)
+    heads = {str(member): answer["head"] for member, answer in enumerate(answers) if member != me}
+    record.append("met", {"heads": heads, "seeded": seeded})
 
 
 def require_no_complaint(charter: Charter, messages: Sequence[dict[str, Any]]) -> None:

@@ -24,7 +24,7 @@ from sordino.federation.charter import Charter
 from sordino.federation.credentials import Credentials
 from sordino.federation.identity import CERTIFICATE, KEY
 from sordino.federation.lockstep import FederatedOracle, RecordedSum
-from sordino.federation.meeting import meet, require_no_complaint, talk
+from sordino.federation.meeting import be_ready, meet, talk
 from sordino.federation.mesh import MemberLost
 from sordino.federation.party import RecordHolder, Server
 from sordino.federation.pending import Pending
@@ -89,7 +89,7 @@ def _session(
     coins = meeting.coins or agreement.coins.hex()
     if not record.story.coins:
         record.append("began", {"coins": coins, "member": seat.number, "seeded": seed is not None})
-    party = _open_party(seat, aggregation, data, seed)
+    party = _open_party(seat, aggregation, record, data, seed)
     oracle = FederatedOracle(replace(agreement, coins=bytes.fromhex(coins)), recorded, party)
     randomness = replace(oracle.common_randomness(), is_seeded=meeting.seeded)
     with _reserved(record, plan, ledger):
@@ -111,7 +111,9 @@ def _session(
     return trained
 
 
-def _open_party(seat: Seat, aggregation: Aggregation, data: Path | None, seed: int | None) -> RecordHolder | Server:
+def _open_party(
+    seat: Seat, aggregation: Aggregation, record: Record, data: Path | None, seed: int | None
+) -> RecordHolder | Server:
     """This member's party, once everybody has theirs. The others are told only whether there is one."""
     randomness = Randomness.system() if seed is None else Randomness.seeded(seed)
     failure: Exception | None = None
@@ -121,26 +123,13 @@ def _open_party(seat: Seat, aggregation: Aggregation, data: Path | None, seed: i
 
         try:
             party = RecordHolder(open_records(seat.charter, seat.number, data), randomness)
-            _require_count(seat, party)
         except (ValueError, OSError) as error:
             failure = error
     complaint = "" if failure is None else "its records could not be opened; it knows why"
-    answers = talk(aggregation, seat.charter, {"complaint": complaint})
+    be_ready(seat.charter, seat.number, aggregation, record, complaint, seed is not None)
     if failure is not None:
         raise failure
-    require_no_complaint(seat.charter, answers)
     return party
-
-
-def _require_count(seat: Seat, party: RecordHolder) -> None:
-    from sordino.budget import Relation
-
-    planned, found = seat.charter.plan.owners[seat.number].records, len(party.everybody())
-    if seat.charter.plan.relation is Relation.REPLACE_ONE and found != planned:
-        raise ValueError(
-            f"{seat.name} brings {found} records, but the plan says {planned}: under replace_one their number is "
-            "public and must be the true one; agree on a new plan."
-        )
 
 
 def _finish(charter: Charter, aggregation: Aggregation, record: Record, trained: Trained) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sordino.budget import Relation
 from sordino.federation.charter import Charter
 from sordino.oracle import linear_oracle
 from sordino.problem import Problem
@@ -22,6 +23,12 @@ def open_records(charter: Charter, owner: int, data: Path) -> Any:
     if plan.rows is None:
         raise ValueError("the plan does not say how rows are bounded: write it with sordino federation init.")
     table = open_table(data).read([*schema.columns, schema.target.column])
+    planned = plan.owners[owner]
+    if plan.relation is Relation.REPLACE_ONE and table.num_rows != planned.records:
+        raise ValueError(
+            f"{planned.name} brings {table.num_rows} records, but the plan says {planned.records}: under replace_one "
+            "their number is public and must be the true one; agree on a new plan."
+        )
     y = encode_target(schema, table)
     problem = plan.local_problem(owner)
     assert isinstance(problem, Problem)

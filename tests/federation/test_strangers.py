@@ -1,0 +1,299 @@
+"""Owners that do not fit together, and connections that somebody meddles with: a sentence, and nothing is opened."""
+
+from __future__ import annotations
+
+import csv
+import socket
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sordino.budget import Relation
+from sordino.federation import identity as identities
+from sordino.federation import seat
+from sordino.federation.charter import Charter
+from sordino.federation.identity import Identity
+from sordino.federation.mesh import MemberLost
+from sordino.federation.proposal import propose, read_members
+from sordino.federation.runner import Waiting
+from sordino.methods import NoisyGradientDescent
+from sordino.tabular.schema import Schema
+from sordino.train import Trained
+from three_owners import NAMES, SCHEMA, found, free_ports, write_table
+
+METHOD = NoisyGradientDescent(steps=3, step_size=1.0, release="average")
+BRIEF = Waiting(8.0, 8.0)
+
+
+def federation_of(folder, **settings):
+    return found(folder, METHOD, **settings)
+
+
+def nothing_was_opened(federation):
+    return all(not federation.story(name).events for name in federation.names)
+
+
+def accept_another(federation, name, schema=SCHEMA, epsilon=2.0):
+    """A plan of the same members that only one of them has."""
+    charter = propose(
+        read_members(federation.folder / "members.toml"),
+        Schema.from_toml(schema),
+        (epsilon, 1e-5, Relation.REPLACE_ONE),
+        METHOD,
+    ).signed_by(Identity.load(federation.home("north")))
+    seat.accept(charter, federation.home(name))
+
+
+@pytest.mark.parametrize("other", [{"schema": SCHEMA.replace("80", "90")}, {"epsilon": 3.0}])
+def test_owners_with_different_plans_stop_before_a_record_is_touched(tmp_path, monkeypatch, other):
+    federation = federation_of(tmp_path)
+    accept_another(federation, "south", **other)
+    monkeypatch.setattr("sordino.federation.table.open_records", lambda *_: pytest.fail("a record was touched"))
+    ended = federation.take_part()
+    for name in ("north", "east"):
+        assert "south accepted another plan than the one with the hash" in str(ended[name])
+        assert "No record was touched" in str(ended[name])
+    assert "north, east accepted another plan" in str(ended["south"])
+    assert nothing_was_opened(federation)
+
+
+def test_an_acceptance_that_was_not_signed_by_its_owner(tmp_path, monkeypatch):
+    federation = federation_of(tmp_path)
+    stolen = federation.seat("north").acceptance
+    load = seat.Seat.load
+
+    def loading(folder):
+        taken = load(folder)
+        return taken if taken.name != "south" else seat.Seat(taken.identity, taken.charter, stolen)
+
+    monkeypatch.setattr("three_owners.Seat.load", loading)
+    for ended in federation.take_part().values():
+        assert "south has not accepted the plan" in str(ended)
+    assert nothing_was_opened(federation)
+
+
+def test_another_number_of_records_than_the_plan_says(tmp_path):
+    federation = federation_of(tmp_path)
+    write_table(federation.home("south") / "records.csv", 39, seed=1)
+    ended = federation.take_part()
+    assert "south brings 39 records, but the plan says 40" in str(ended["south"])
+    for name in ("north", "east"):
+        # why is south's own business
+        assert str(ended[name]) == "south stops: its records could not be opened; it knows why."
+        assert "39 records" not in (federation.home(name) / "record.jsonl").read_text()
+    assert nothing_was_opened(federation)
+
+
+def test_an_empty_table(tmp_path):
+    federation = federation_of(tmp_path)
+    (federation.home("east") / "records.csv").write_text("id,age,member,income\n")
+    ended = federation.take_part()
+    assert "records.csv has no records" in str(ended["east"])
+    assert "east stops" in str(ended["north"])
+
+
+def test_a_record_of_two_owners(tmp_path):
+    federation = federation_of(tmp_path, identifiers="id")
+    north, east = (federation.home(name) / "records.csv" for name in ("north", "east"))
+    with north.open() as one, east.open() as other:
+        rows = [list(csv.reader(file)) for file in (one, other)]
+    rows[1][7][0] = rows[0][3][0]
+    with east.open("w", newline="") as file:
+        csv.writer(file).writerows(rows[1])
+    for ended in federation.take_part().values():
+        assert "some records belong to two owners: north and east (1)" in str(ended)
+    assert nothing_was_opened(federation)
+
+
+def test_a_port_in_use(tmp_path):
+    federation = federation_of(tmp_path)
+    address = federation.seat("south").charter.members[1].address
+    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
+        ended = federation.take_part("south", waiting=BRIEF)["south"]
+    assert f"south cannot listen at {address}: another program uses it" in str(ended)
+
+
+def test_somebody_who_does_not_come(tmp_path):
+    federation = federation_of(tmp_path)
+    ended = federation.take_part("north", "south", waiting=Waiting(4.0, 4.0))
+    assert isinstance(ended["north"], MemberLost)
+    assert "east at 127.0.0.1" in str(ended["north"])
+    assert "cannot be reached" in str(ended["north"])
+    assert nothing_was_opened(federation)
+
+
+def test_a_certificate_that_has_expired(tmp_path):
+    federation = federation_of(tmp_path)
+    charter = federation.seat("north").charter
+    expires = charter.members[0].face.expires
+    assert expires > datetime.now(UTC)
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, zone=None):
+            return expires + timedelta(days=1)
+
+    patched = pytest.MonkeyPatch()
+    patched.setattr("sordino.federation.charter.datetime", Later)
+    ended = federation.take_part("north")["north"]
+    patched.undo()
+    assert "the certificate of north is valid until" in str(ended)
+    assert "make a new identity" in str(ended)
+
+
+def expired_identity(folder):
+    """One whose certificate was valid until yesterday, as `Identity.create` never makes it."""
+    made = Identity.create(folder, "south", 2)
+    true = identities.datetime
+
+    class Before(datetime):
+        @classmethod
+        def now(cls, zone=None):
+            return true.now(zone) - timedelta(days=10)
+
+    patched = pytest.MonkeyPatch()
+    patched.setattr(identities, "datetime", Before)
+    pem = identities._self_signed(made.key, "south", 1, 9)
+    patched.undo()
+    (folder / "certificate.pem").write_text(pem)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["unknown", "expired"])
+def test_a_certificate_that_the_others_do_not_know_does_not_get_in(tmp_path, kind):
+    federation = federation_of(tmp_path)
+    stranger = tmp_path / "stranger"
+    if kind == "unknown":
+        Identity.create(stranger, "south", 2)
+    else:
+        expired_identity(stranger)
+    # it has the plan, and says it is south
+    for file in ("plan.json", "acceptance.json", "records.csv"):
+        (stranger / file).write_bytes((federation.home("south") / file).read_bytes())
+    from sordino.federation.credentials import Credentials
+    from sordino.federation.tls import TlsMesh
+
+    charter: Charter = federation.seat("north").charter
+    bundle = tmp_path / "all.pem"
+    bundle.write_text("".join(member.face.pem for member in charter.members))
+    errors: list[Exception] = []
+
+    def intrude():
+        credentials = Credentials(stranger / "certificate.pem", stranger / "key.pem", bundle)
+        try:
+            TlsMesh(1, [member.address for member in charter.members], credentials, 6.0).close()
+        except (OSError, ValueError) as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=intrude)
+    thread.start()
+    ended = federation.take_part("north", "east", waiting=Waiting(6.0, 6.0))
+    thread.join()
+    assert isinstance(ended["north"], OSError)
+    assert "not accepted" in str(ended["north"]) or "cannot be reached" in str(ended["north"])
+    assert isinstance(ended["east"], MemberLost)
+    assert errors
+    assert nothing_was_opened(federation)
+
+
+class Meddler:
+    """Passes bytes on between a caller and a member, until it damages or repeats what comes by."""
+
+    def __init__(self, listen, target, after, meddle):
+        self._server = socket.create_server(("127.0.0.1", listen))
+        self._target, self._after, self._meddle = target, after, meddle
+        self.meddled = self.passed = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self):
+        while True:
+            try:
+                caller, _ = self._server.accept()
+            except OSError:
+                return
+            try:
+                member = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                # the member does not listen yet
+                caller.close()
+                continue
+            threading.Thread(target=self._pass, args=(caller, member, False), daemon=True).start()
+            threading.Thread(target=self._pass, args=(member, caller, True), daemon=True).start()
+
+    def _pass(self, source, sink, meddling):
+        try:
+            while data := source.recv(1 << 16):
+                self.passed += len(data) if meddling else 0
+                if meddling and self.passed > self._after and not self.meddled:
+                    self.meddled += 1
+                    data = self._meddle(data)
+                sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for end in (source, sink):
+                end.close()
+
+    def close(self):
+        self._server.close()
+
+
+@pytest.mark.parametrize(
+    "meddle",
+    [
+        pytest.param(lambda data: data[:-1] + bytes([data[-1] ^ 1]), id="damaged"),
+        pytest.param(lambda data: data + data, id="repeated"),
+    ],
+)
+def test_a_message_that_is_damaged_or_repeated_ends_the_session_and_the_next_one_goes_on(tmp_path, meddle):
+    between, behind = free_ports(2)
+    federation = federation_of(tmp_path)
+    # north calls south at an address where somebody else listens; south's own is behind it
+    charters = {}
+    members = (tmp_path / "members.toml").read_text()
+    address = federation.seat("south").charter.members[1].address
+    (tmp_path / "members.toml").write_text(members.replace(address, f"127.0.0.1:{between}"))
+    for name in NAMES:
+        accept_another(federation, name)
+    charters = federation.seat("south").charter
+    meddler = Meddler(between, behind, after=2500, meddle=meddle)
+    mended = pytest.MonkeyPatch()
+    from sordino.federation import tls
+
+    true = tls.TlsMesh.__init__
+
+    def listening_behind(self, me, addresses, *rest):
+        true(self, me, [a.replace(str(between), str(behind)) if me == 1 else a for a in addresses], *rest)
+
+    mended.setattr(tls.TlsMesh, "__init__", listening_behind)
+    try:
+        ended = federation.take_part(waiting=Waiting(60.0, 30.0))
+        assert meddler.meddled == 1
+        assert all(isinstance(one, MemberLost) for one in ended.values()), ended
+        trained = federation.take_part(waiting=Waiting(60.0, 30.0))
+    finally:
+        mended.undo()
+        meddler.close()
+    assert charters.digest == federation.seat("north").charter.digest
+    assert all(isinstance(one, Trained) for one in trained.values()), trained
+    stories = [federation.story(name) for name in NAMES]
+    assert all(len(story.sums) == len(story.events) == 3 for story in stories)
+    assert len({b"".join(total.tobytes() for total in story.sums) for story in stories}) == 1
+
+
+def test_a_record_that_was_put_back_is_noticed(tmp_path):
+    federation = federation_of(tmp_path)
+    assert all(isinstance(one, Trained) for one in federation.take_part().values())
+    (federation.home("east") / "record.jsonl").unlink()
+    for ended in federation.take_part().values():
+        assert "east stops: its record is missing or was put back to an earlier state" in str(ended)
+
+
+def test_a_record_that_was_altered_is_not_read(tmp_path):
+    federation = federation_of(tmp_path)
+    federation.take_part()
+    path = federation.home("east") / "record.jsonl"
+    path.write_text(path.read_text().replace('"step": 1', '"step": 2', 1))
+    ended = federation.take_part("east", waiting=BRIEF)["east"]
+    assert "was altered or damaged" in str(ended)
