@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +14,13 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.methods import DPSGD, DPAdam, DPRMSProp, NoisyGradientDescent, RandomRoundSGD, RecursiveMomentum
-from sordino.oracle.torch.parameters import parameter_vector
+from sordino.oracle.torch import TorchOracle, parameter_vector
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.ledger import Ledger, State
 from sordino.privacy.spending import charged_to
+from sordino.problem import NetworkProblem
 from sordino.torch import Fitted, Report, fit
-from sordino.train import PrivacyWarning
+from sordino.train import PrivacyWarning, train
 
 N = 120
 BUDGET = Budget(2.0, 1e-4)
@@ -137,6 +139,13 @@ class TestBudget:
         (step, count) = certificate.event.parts[0]
         one_more = type(certificate.event)(((step, count + 1),))
         assert epsilon(one_more, BUDGET.delta, BUDGET.relation) > BUDGET.epsilon
+
+    def test_train_refuses_what_fit_would_cut(self):
+        model, method = small(), DPAdam(step_size=0.02, clip=1.0, noise_multiplier=2.0, steps=3000, batch_size=40)
+        problem = NetworkProblem(N, 32)
+        oracle = TorchOracle(model, LOSS, rings(), problem)
+        with pytest.raises(ValueError, match=r"would cost epsilon .* so nothing was run: take fewer steps"):
+            train(problem, BUDGET, method, oracle, start=parameter_vector(model))
 
     def test_not_even_a_step(self):
         with pytest.raises(ValueError, match="a single step would cost more than epsilon 2"):
@@ -270,3 +279,15 @@ def test_warnings_are_privacy_warnings_only():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         trained()
+
+
+@pytest.mark.slow
+def test_the_example_runs_and_gives_the_same_model_again(tmp_path):
+    example = Path(__file__).parents[2] / "examples" / "mnist.py"
+    certified = []
+    for _ in range(2):
+        done = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        certified.append(torch.load(tmp_path / "mnist-weights.pt", weights_only=True))
+    assert all(torch.equal(certified[0][name], certified[1][name]) for name in certified[0])
+    assert Certificate.load(tmp_path / "mnist-certificate.json").notes
