@@ -100,6 +100,16 @@ def test_the_survey_lies_within_its_schema():
     assert survey.records["affair"].count("yes") == 2053
 
 
+def test_ranges_that_are_not_documented_are_said_to_be_assumed(out):
+    """The definitions that come with the data give scales for the others, and none for these."""
+    survey = load_redbook()
+    documented = [name for name in survey.schema.columns if name not in survey.assumed]
+    assert documented == ["rate_marriage", "religious", "educ"]
+    report = (out / "report.html").read_text()
+    assert report.count("assumed by the analyst</td>") == len(survey.assumed) == 3
+    assert report.count("documented</td>") == len(documented)
+
+
 def test_the_quickstart_is_the_example_of_the_readme_and_runs(tmp_path):
     quickstart = ROOT / "examples" / "quickstart.py"
     (shown, *_) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

@@ -148,7 +148,11 @@ def _illustrate(schema: Schema, split: Split, runs: int) -> dict[float, list[Qua
 
 def _data_section(survey: Survey, split: Split) -> Section:
     rows = tuple(
-        (survey.questions[name], f"{column.low:g} to {column.high:g}")
+        (
+            survey.questions[name],
+            f"{column.low:g} to {column.high:g}",
+            "assumed by the analyst" if name in survey.assumed else "documented",
+        )
         for name, column in survey.schema.columns.items()
         if isinstance(column, Number)
     )
@@ -162,9 +166,10 @@ def _data_section(survey: Survey, split: Split) -> Section:
             f"{len(split.held_out_labels):,} others were kept aside, and every accuracy in this report was measured "
             "on them. They are treated as public evaluation data: an accuracy measured on private records would be "
             "one more number that leaks.",
-            "The range of every question comes from the survey's documentation, not from the answers:",
+            "The range of every question is documented with the survey or assumed by the analyst, not taken from the "
+            "answers; an answer outside would be moved to the nearest end:",
         ),
-        table=Table(("question", "range"), rows),
+        table=Table(("question", "range", "where it is from"), rows),
     )
 
 

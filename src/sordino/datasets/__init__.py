@@ -1,4 +1,4 @@
-"""Public data sets about sensitive matters, each with a schema that was written from its documentation."""
+"""Public data sets about sensitive matters, each with a schema that was written without looking at the answers."""
 
 from sordino.datasets.redbook import REDBOOK, Survey, load_redbook
 
