@@ -28,14 +28,13 @@ from typing import Literal
 
 import numpy as np
 
-from sordino.budget import Budget, Relation
+from sordino.budget import Budget
 from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
-from sordino.methods.schedule import Descent, Paid, balanced_descent
+from sordino.methods.schedule import Descent, Paid, amplification, balanced_descent
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.query import Gradient
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.events import Approximate, Event, GaussianDP, flatten, repeat
-from sordino.privacy.last_iterate import last_iterate_factor
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
@@ -83,7 +82,7 @@ class NoisyGradientDescent:
             raise ValueError(f"release is {self.release!r}: it must be 'last', 'average', 'random' or 'trajectory'.")
         L = problem.constants.L
         T, eta, C = self._descent(problem, budget)
-        A = self._amplification(problem, budget, T, eta, C)
+        A = amplification(problem, budget.relation, T, eta, C, self._paid)
         Delta, d = budget.relation.distance * C, problem.dim
         if self.calibration == "paper":
             std = 2 * math.sqrt(2) * L * math.sqrt(T * math.log(1 / budget.delta)) / budget.epsilon
@@ -133,21 +132,11 @@ class NoisyGradientDescent:
             clip = L
         if self.steps and self.step_size:
             return Descent(self.steps, self.step_size, L if clip is None else clip)
-        amplified = self.release in ("last", "random") and budget.relation is Relation.REPLACE_ONE
-        paid: Paid = "last iterate" if amplified else "every step"
-        return balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, paid)
+        return balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, self._paid)
 
-    def _amplification(self, problem: Problem, budget: Budget, T: int, eta: float, C: float) -> float:
-        L, beta, mu = problem.constants
-        # under add/remove nobody may know how many records there are, hence how steep their sum is
-        counted = budget.relation is Relation.REPLACE_ONE
-        contracts = counted and problem.convex and eta <= 2 / beta and (C >= L or problem.loss.outputs == 1)
-        if self.release in ("average", "trajectory") or not contracts:
-            return math.sqrt(T)
-        c = max(abs(1 - eta * mu), abs(1 - eta * beta))
-        # how many one-record steps the domain is wide
-        width = 2 * problem.domain.radius / (eta * budget.relation.distance * C / problem.records)
-        return last_iterate_factor(T, c, width)
+    @property
+    def _paid(self) -> Paid:
+        return "last iterate" if self.release in ("last", "random") else "every step"
 
 
 def _event(noise: GaussianNoise, T: int, A: float) -> Event:

@@ -82,20 +82,29 @@ def predicted_excess(
     paid: Paid = "last iterate",
 ) -> float:
     """bias + noise of T steps of size eta, released at mu_G in Gaussian differential privacy."""
-    L, beta, mu = problem.constants
+    L, _, mu = problem.constants
     C = L if clip is None else clip
-    c = max(abs(1 - eta * mu), abs(1 - eta * beta))
-    Delta_g = relation.distance * C / problem.records
-    counted = paid == "last iterate" and relation is Relation.REPLACE_ONE
-    contracts = counted and problem.convex and c <= 1 and (C >= L or problem.loss.outputs == 1)
-    A = last_iterate_factor(T, c, 2 * problem.domain.radius / (eta * Delta_g)) if contracts else math.sqrt(T)
-    sigma = Delta_g * A / mu_G
+    sigma = relation.distance * C / problem.records * amplification(problem, relation, T, eta, C, paid) / mu_G
     count, share = _spectrum(problem.dim)
     settled = -np.expm1(-2 * eta * T * (mu + share * problem.loss.trace(problem.row_norm)))
     noise = 0.25 * eta * sigma**2 * float(count @ settled)
     bias = descent_bias(problem, T, eta, R0)
     bent = clip_cost(C / L) * (1 - bias / problem.loss.at_zero) if C < L and _can_clip(problem) else 0.0
     return bias + noise + bent
+
+
+def amplification(problem: Problem, relation: Relation, T: int, eta: float, C: float, paid: Paid) -> float:
+    """A_T: what T steps on all records cost in Gaussian differential privacy, in units of one of them."""
+    L, beta, mu = problem.constants
+    # under add/remove nobody may know how many records there are, hence how steep their sum is
+    counted = relation is Relation.REPLACE_ONE
+    contracts = counted and problem.convex and eta <= 2 / beta and (C >= L or problem.loss.outputs == 1)
+    if paid == "every step" or not contracts:
+        return math.sqrt(T)
+    c = max(abs(1 - eta * mu), abs(1 - eta * beta))
+    # how many one-record steps the domain is wide
+    width = 2 * problem.domain.radius / (eta * relation.distance * C / problem.records)
+    return last_iterate_factor(T, c, width)
 
 
 def descent_bias(problem: Problem, T: int, eta: float, R0: float) -> float:
