@@ -9,7 +9,7 @@ READY := $(ENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(ENV)/bin/python -m pytest -n auto --dist worksteal
 
-.PHONY: help demo test slow audit spu lint bench papers
+.PHONY: help demo test slow audit spu flower lint bench papers
 
 help:
 	@echo "make demo    train, certify and verify a private model of a real survey; writes demo/report.html"
@@ -17,6 +17,7 @@ help:
 	@echo "make slow    the tests that take more than a few seconds"
 	@echo "make audit   thousands of training runs that measure the privacy loss"
 	@echo "make spu     an environment for SPU, the secure sums of another library, and the tests with it"
+	@echo "make flower  an environment for Flower, which starts and watches owners, and the test with it"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   every benchmark's table; DATA=folder names the data sets"
 	@echo "make papers  the papers' experiments, some of them long; DATA=folder names the data sets"
@@ -31,7 +32,7 @@ demo: $(READY)
 	@$(ENV)/bin/python -m sordino.demo --out demo
 
 test: $(READY)
-	@$(PYTEST) -m "not audit and not slow and not spu"
+	@$(PYTEST) -m "not audit and not slow and not spu and not flower"
 
 slow: $(READY)
 	@$(PYTEST) -m slow
@@ -51,6 +52,18 @@ $(SPU_ENV)/.ready: constraints-spu.txt
 
 spu: $(READY) $(SPU_ENV)/.ready
 	@SORDINO_SPU=$(abspath $(SPU_ENV)/bin/python) $(PYTEST) -m spu
+
+# Flower wants older versions of what the command line uses, so it gets an environment of its own
+FLOWER_ENV := .venv-flower
+
+$(FLOWER_ENV)/.ready: pyproject.toml constraints-flower.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }
+	@test -x $(FLOWER_ENV)/bin/python || $(PYTHON) -m venv $(FLOWER_ENV)
+	@$(FLOWER_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-flower.txt -e ".[cli,federation]" flwr
+	@touch $@
+
+flower: $(READY) $(FLOWER_ENV)/.ready
+	@SORDINO_FLOWER=$(abspath $(FLOWER_ENV)/bin) $(PYTEST) -n0 -m flower
 
 lint: $(READY)
 	@$(ENV)/bin/ruff check --quiet .

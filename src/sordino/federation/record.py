@@ -146,6 +146,21 @@ def held(identity: Identity, charter: str) -> Iterator[Record]:
         os.close(descriptor)
 
 
+def is_locked(path: Path) -> bool:
+    """Whether some process holds the lock of a file."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def read(lines: tuple[Fact, ...], face: Face, charter: str) -> Story:
     """The story of intact lines, or a sentence on the first that its owner did not sign."""
     story = Story()
