@@ -96,7 +96,7 @@ def _encoded(data: Path, schema: Schema, memory: float) -> tuple[Any, Any]:
     unused = [name for name in file.names if name not in used and name not in schema.ignore]
     if unused:
         say(f"Columns of {data} that the schema does not mention, and that are not used: {', '.join(unused)}.")
-    if in_groups and file.encoded_bytes > memory * 2**30:
+    if in_groups and file.shape[0] * file.row_bytes > memory * 2**30:
         return file, None
     table = file.everything() if in_groups else file.read(used)
     return encode_features(schema, table), encode_target(schema, table)

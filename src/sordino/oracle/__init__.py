@@ -17,8 +17,8 @@ def linear_oracle(
 ) -> LinearOracle:
     """The oracle of a linear model, by what holds the records.
 
-    Sparse for a SciPy sparse matrix or array; one that reads as it goes for records in files, which bring their targets
-    along, so that `y` is None; else dense.
+    Sparse for a SciPy sparse matrix or array, else dense. Records in files or on a cluster have their targets with
+    them, so that `y` is None: they are read as they are needed, or asked for where they are.
     """
     # imported here because the compiler behind the kernels takes a while to load
     from scipy.sparse import issparse
@@ -26,7 +26,11 @@ def linear_oracle(
     from sordino.oracle.files.source import Source
 
     if isinstance(X, Source):
+        from sordino.oracle.cluster import ClusterOracle, Spread
         from sordino.oracle.files.oracle import StreamedOracle
+
+        if isinstance(X, Spread):
+            return ClusterOracle(X, problem, rows, relation)
 
         return StreamedOracle(X, problem, rows, relation)
     if issparse(X):

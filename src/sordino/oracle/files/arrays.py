@@ -99,6 +99,10 @@ class Arrays:
         return block_rows(self.shape[1])
 
     @property
+    def row_bytes(self) -> int:
+        return self.matrices.files[0].row_bytes
+
+    @property
     def identity(self) -> bytes:
         return identity([file.stamp for file in (*self.matrices.files, *self.vectors.files)])
 

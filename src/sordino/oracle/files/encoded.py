@@ -65,11 +65,10 @@ class EncodedTable:
         return identity(self.files.stamps, self.schema.to_toml())
 
     @property
-    def encoded_bytes(self) -> int:
-        """What the encoded records would take in memory."""
-        records, width = self.shape
+    def row_bytes(self) -> int:
+        width = self.schema.width
         # a sparse entry is a number and the place of its column
-        return records * (8 * width if width <= WIDEST_DENSE else 12 * len(self.schema.columns))
+        return 8 * width if width <= WIDEST_DENSE else 12 * len(self.schema.columns)
 
     def everything(self) -> pa.Table:
         """The whole table in memory, not encoded."""

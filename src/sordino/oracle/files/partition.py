@@ -1,9 +1,10 @@
-"""A range of a source's blocks, and its part of an answer: read from the files anew for every answer."""
+"""A range of a source's blocks, and its part of an answer: read anew for every answer, or kept in memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,31 +55,40 @@ class Partition:
         start = number * self.source.block
         return start, min(start + self.source.block, self.source.shape[0])
 
-    def wanted(self, batch: Batch) -> Iterator[tuple[int, Index | None]]:
-        """The blocks that an answer needs, and the positions of the needed records in each: None is all of them."""
-        if batch is None and self.selection is None:
-            yield from ((number, None) for number in range(self.first, self.last))
-            return
+    def places(self, batch: Batch) -> Iterator[tuple[int, Index | None]]:
+        """The blocks that an answer needs, and which of their selected records it needs: None is all of them."""
         starts = self.starts()
         edges = starts if batch is None else np.searchsorted(batch, starts)
         for block in np.flatnonzero(np.diff(edges)).tolist():
-            chosen = None if self.selection is None else self.selection.within(block)
-            if batch is not None:
-                places = batch[edges[block] : edges[block + 1]] - starts[block]
-                chosen = places if chosen is None else chosen[places]
-            yield self.first + block, chosen
+            some = None if batch is None else batch[edges[block] : edges[block + 1]] - starts[block]
+            yield self.first + block, some
 
-    def answer(self, model: LinearModel, ask: Ask, batch: Batch) -> list[Term]:
-        """This partition's part of an answer. Reads what it needs, and holds four blocks at most."""
+    def wanted(self, batch: Batch) -> Iterator[tuple[int, Index | None]]:
+        """The same by the positions of the records in the blocks of the source."""
+        for number, places in self.places(batch):
+            if self.selection is None:
+                yield number, places
+                continue
+            chosen = self.selection.within(number - self.first)
+            yield number, chosen if places is None else chosen[places]
+
+    @contextmanager
+    def read(self, batch: Batch = None) -> Iterator[Iterator[tuple[int, Any, Array]]]:
+        """Number, rows and targets of every block that is needed. Four blocks at most are in memory at a time."""
         turn = Turn()
         with self.source.reader() as reader:
 
-            def read() -> Iterator[tuple[int, Any, Array]]:
+            def fetch() -> Iterator[tuple[int, Any, Array]]:
                 for number, which in self.wanted(batch):
                     yield number, *reader.rows(*self.span(number), which)
 
-            with ahead(read()) as blocks:
-                return self.summed((number, ask.of(held(turn(X), y, model), None)) for number, X, y in blocks)
+            with ahead(fetch()) as blocks:
+                yield ((number, turn(X), y) for number, X, y in blocks)
+
+    def answer(self, model: LinearModel, ask: Ask, batch: Batch) -> list[Term]:
+        """This partition's part of an answer, from what is read for it."""
+        with self.read(batch) as blocks:
+            return self.summed((number, ask.of(held(X, y, model), None)) for number, X, y in blocks)
 
     def summed(self, answers: Iterable[tuple[int, Array]]) -> list[Term]:
         total = TreeSum(self.first)
@@ -101,6 +111,47 @@ class Turn:
         rows, strips = self._place[: len(X)], cut(len(X), X.size // _STRIP)
         share(lambda number: np.copyto(rows[slice(*strips[number])], X[slice(*strips[number])]), len(strips))
         return rows
+
+
+class Resident:
+    """A partition that is read once and kept. Its answers have the bits of those that are read for."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        with partition.read() as blocks:
+            self._rows = {number: (_kept(X), y) for number, X, y in blocks}
+        self._model: LinearModel | None = None
+        self._blocks: dict[int, InMemoryOracle] = {}
+
+    @property
+    def unknown_targets(self) -> int:
+        return sum(int(np.isnan(y).sum()) for _, y in self._rows.values())
+
+    def answer(self, model: LinearModel, ask: Ask, batch: Batch) -> list[Term]:
+        blocks = self._under(model)
+        wanted = self.partition.places(batch)
+        return self.partition.summed((number, ask.of(blocks[number], places)) for number, places in wanted)
+
+    def _under(self, model: LinearModel) -> dict[int, InMemoryOracle]:
+        """The blocks for this model; nothing is measured anew for another loss."""
+        if self._model is None or self._model.rows != model.rows or self._model.outputs != model.outputs:
+            self._blocks = {number: held(X, y, model) for number, (X, y) in self._rows.items()}
+        elif self._model.problem != model.problem:
+            self._blocks = {number: restated(block, model) for number, block in self._blocks.items()}
+        self._model = model
+        return self._blocks
+
+
+def _kept(X: Any) -> Any:
+    # a matrix that cannot be written to is nobody's buffer
+    return X if isinstance(X, np.ndarray) and not X.flags.writeable else X.copy()
+
+
+def restated(block: InMemoryOracle, model: LinearModel) -> InMemoryOracle:
+    """The same records for another problem with as many scores."""
+    other = block.under(model.problem.loss)
+    other._model = replace(other._model, problem=model.problem)
+    return other
 
 
 def held(X: Any, y: Array, model: LinearModel) -> InMemoryOracle:

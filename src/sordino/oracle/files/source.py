@@ -34,7 +34,7 @@ class Reader(Protocol):
     def rows(self, start: int, stop: int, which: Index | None) -> tuple[Any, Array]:
         """Features and targets of records start..stop, or of those at the increasing positions `which` among them.
 
-        The matrix may be overwritten by the call after the next two.
+        A matrix that can be written to may be overwritten by the call after the next two.
         """
         ...
 
@@ -51,6 +51,11 @@ class Source(Protocol):
     @property
     def block(self) -> int:
         """Records in a block, see `block_rows`."""
+        ...
+
+    @property
+    def row_bytes(self) -> int:
+        """What a record takes in memory."""
         ...
 
     @property

@@ -94,6 +94,19 @@ class Table:
         return block_rows(self.shape[1])
 
     @property
+    def row_bytes(self) -> int:
+        return self.shape[1] * self.kind.itemsize
+
+    @cached_property
+    def kind(self) -> np.dtype[Any]:
+        """Single precision where nothing is lost by it."""
+        from sordino.oracle.files.arrow import is_single
+
+        return np.dtype(
+            np.float32 if all(is_single(self.files.schema.field(name).type) for name in self.names) else np.float64
+        )
+
+    @property
     def identity(self) -> bytes:
         return identity(self.files.stamps, self.names, self.target)
 
@@ -122,16 +135,11 @@ class TableReader:
     """Gives a matrix as the file has it: column by column, or row by row where a column holds lists."""
 
     def __init__(self, table: Table, cursor: Cursor) -> None:
-        from sordino.oracle.files.arrow import is_single
-
-        schema = table.files.schema
-        # single precision where nothing is lost by it
-        kind = np.float32 if all(is_single(schema.field(name).type) for name in table.names) else np.float64
         self._table, self._cursor = table, cursor
         self._columns = list(zip(table.names, np.cumsum([0, *table.widths]), table.widths, strict=False))
         size, by_column = (min(table.block, table.shape[0]), table.shape[1]), max(table.widths) == 1
         # three: one in use, one that is ready, one that is being read
-        self._buffers = cycle([np.empty(size, dtype=kind, order="F" if by_column else "C") for _ in range(3)])
+        self._buffers = cycle([np.empty(size, dtype=table.kind, order="F" if by_column else "C") for _ in range(3)])
 
     def rows(self, start: int, stop: int, which: Index | None) -> tuple[NDArray[Any], Array]:
         from sordino.oracle.files.arrow import column_into

@@ -1,0 +1,294 @@
+"""Records on the workers of a Ray cluster: partitions stay where they are, and only clipped sums travel.
+
+The driver draws the batches, adds up what the workers answer in the order of the blocks (so that the bits are those of
+one process), and then draws the noise, once. A worker that is lost is started again, reads its partition again from
+where it came, and answers again: an answer that was not complete was never perturbed, so nothing is released twice.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.budget import Relation
+from sordino.oracle.files.asks import Ask
+from sordino.oracle.files.memory import Memory
+from sordino.oracle.files.oracle import BlockwiseOracle
+from sordino.oracle.files.partition import Partition, Resident
+from sordino.oracle.files.selection import Selection
+from sordino.oracle.files.source import Coding, Reader, Source
+from sordino.oracle.files.sums import Term
+from sordino.oracle.kernels.pool import threads as processors
+from sordino.oracle.linear import LinearModel, cut
+from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import Batch
+from sordino.problem import Problem
+
+_ATTEMPTS = 5
+"""How often a worker is started again before a run gives up."""
+_PATIENCE = 600.0
+"""Seconds that a cluster has to make room for the workers."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Workers to be had: how many, with how many threads and how many bytes of records in memory each.
+
+    `reserved` processors are taken for each. On this machine that is none: whoever starts a second set of workers
+    beside the first would wait for ever.
+    """
+
+    workers: int
+    threads: int
+    memory: int
+    reserved: int = 0
+
+    def hold(self, X: Any, y: Any = None) -> Spread:
+        """Records to fit on: a source of records in files, or arrays, shared out among the workers."""
+        if isinstance(X, Source):
+            if y is not None:
+                raise ValueError("records in files bring their targets along, and y was given too: leave it out.")
+            return Spread(X, self)
+        return Spread(Memory.of(X, y), self)
+
+
+@contextmanager
+def connected(
+    address: str = "local", workers: int = 2, threads: int | None = None, memory: float = 4.0
+) -> Iterator[Cluster]:
+    """A Ray cluster by its address; "local" starts one on this machine, and stops it in the end.
+
+    Every worker has `threads` of its own (None: an equal share of this machine's processors) and keeps its partition
+    if that takes at most `memory` gigabytes; otherwise it reads it for every answer.
+    """
+    if workers < 1 or (threads is not None and threads < 1) or not memory >= 0:
+        raise ValueError(
+            f"workers is {workers}, threads {threads} and memory {memory}: there must be one worker at least, with one "
+            "thread, and memory is a number of gigabytes."
+        )
+    ray = _ray()
+    each = threads or max(1, processors() // workers)
+    cluster = Cluster(workers, each, int(memory * 2**30), reserved=0 if address == "local" else each)
+    if ray.is_initialized():
+        # somebody else's connection, and theirs to end
+        yield cluster
+        return
+    # nothing about a run is sent to anybody, and no page about it is served
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    how = {"num_cpus": workers * each, "include_dashboard": False} if address == "local" else {"address": address}
+    try:
+        ray.init(log_to_driver=False, logging_level="error", **how)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise RuntimeError(f"no Ray cluster at {address!r} ({error}): start one with `ray start --head`.") from None
+    try:
+        yield cluster
+    finally:
+        ray.shutdown()
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """A source of records whose blocks are shared out, in ranges, among the workers of a cluster."""
+
+    source: Source
+    cluster: Cluster
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.source.shape
+
+    @property
+    def block(self) -> int:
+        return self.source.block
+
+    @property
+    def row_bytes(self) -> int:
+        return self.source.row_bytes
+
+    @property
+    def identity(self) -> bytes:
+        return self.source.identity
+
+    def coded(self, coding: Coding) -> Self:
+        return replace(self, source=self.source.coded(coding))
+
+    def check(self) -> int:
+        """Every worker reads its partition, and keeps it if it may."""
+        return self.crew.check()
+
+    def reader(self) -> AbstractContextManager[Reader]:
+        return self.source.reader()
+
+    @cached_property
+    def crew(self) -> Crew:
+        """The workers with their partitions, for as long as anybody asks them."""
+        return Crew(self.source, self.cluster)
+
+
+class Worker:
+    """Holds a partition in a process of its own, which may be on another machine."""
+
+    def __init__(self, partition: Partition, threads: int, memory: int) -> None:
+        os.environ["SORDINO_THREADS"] = str(threads)
+        self._partition, self._memory = partition, memory
+        self._held: dict[str, Partition | Resident] = {}
+
+    def check(self) -> int:
+        """How many targets are not known."""
+        here = self._of(_EVERYBODY, None)
+        if isinstance(here, Resident):
+            return here.unknown_targets
+        with here.read() as blocks:
+            return sum(int(np.isnan(y).sum()) for _, _, y in blocks)
+
+    def answer(self, key: str, selection: Selection | None, model: LinearModel, ask: Ask, batch: Batch) -> list[Term]:
+        return self._of(key, selection).answer(model, ask, batch)
+
+    def forget(self, key: str) -> None:
+        self._held.pop(key, None)
+
+    def process(self) -> int:
+        return os.getpid()
+
+    def _of(self, key: str, selection: Selection | None) -> Partition | Resident:
+        if key not in self._held:
+            part = replace(self._partition, selection=selection)
+            small = int(part.starts()[-1]) * part.source.row_bytes <= self._memory
+            self._held[key] = Resident(part) if small else part
+        return self._held[key]
+
+
+_EVERYBODY = "everybody"
+
+
+class Crew:
+    """The workers of one source. What a worker knows it can find out again, so Ray may start it anew at any time."""
+
+    def __init__(self, source: Source, cluster: Cluster) -> None:
+        ray = _ray()
+        blocks = -(-source.shape[0] // source.block)
+        self.ranges = [(first, last) for first, last in cut(blocks, min(cluster.workers, blocks)) if first < last]
+        actor = ray.remote(Worker).options(
+            num_cpus=cluster.reserved,
+            max_restarts=_ATTEMPTS,
+            max_task_retries=_ATTEMPTS,
+            scheduling_strategy="SPREAD",
+        )
+        # kept here, because a worker that is started again needs its own once more
+        self._partitions = [ray.put(_partition(source, *some)) for some in self.ranges]
+        self.workers = [actor.remote(part, cluster.threads, cluster.memory) for part in self._partitions]
+        weakref.finalize(self, _dismiss, self.workers)
+        _, late = ray.wait(
+            [worker.process.remote() for worker in self.workers], num_returns=len(self.workers), timeout=_PATIENCE
+        )
+        if late:
+            raise RuntimeError(
+                f"the cluster had no room for {len(self.workers)} workers of {cluster.threads} threads each within "
+                f"{_PATIENCE:.0f} seconds: ask for fewer, or for fewer threads."
+            )
+
+    def check(self) -> int:
+        return sum(self._gather([worker.check.remote() for worker in self.workers]))
+
+    def processes(self) -> list[int]:
+        """Their numbers on the machines they are on."""
+        return list(self._gather([worker.process.remote() for worker in self.workers]))
+
+    def answer(
+        self, lease: Lease, model: LinearModel, ask: Ask, batch: Batch, starts: NDArray[np.int64]
+    ) -> Iterator[Term]:
+        """`starts` tells how many of the records asked about come before each block."""
+        first, last = (starts[[edge[side] for edge in self.ranges]] for side in (0, 1))
+        low, high = (first, last) if batch is None else (np.searchsorted(batch, first), np.searchsorted(batch, last))
+        asked = [
+            worker.answer.remote(
+                lease.key,
+                lease.slices[number],
+                model,
+                ask,
+                None if batch is None else batch[low[number] : high[number]] - first[number],
+            )
+            for number, worker in enumerate(self.workers)
+            if low[number] < high[number]
+        ]
+        for terms in self._gather(asked):
+            yield from (Term(term.first, term.last, np.array(term.sum)) for term in terms)
+
+    def _gather(self, asked: list[Any]) -> Iterator[Any]:
+        ray = _ray()
+        for answer in asked:
+            try:
+                yield ray.get(answer)
+            except ray.exceptions.RayTaskError as error:
+                # what went wrong there, as if it had gone wrong here
+                raise error.cause from None
+            except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError):
+                raise RuntimeError(
+                    f"a worker was lost, and could not be started again in {_ATTEMPTS} attempts: nothing computed from "
+                    "its records was released. It may need more memory (give each less to keep), or more workers."
+                ) from None
+
+
+class Lease:
+    """A selection of the records that the workers keep as long as somebody asks about it."""
+
+    def __init__(self, crew: Crew, selection: Selection | None) -> None:
+        self.key = _EVERYBODY if selection is None else uuid.uuid4().hex
+        self.slices: list[Any] = [None for _ in crew.ranges]
+        if selection is not None:
+            self.slices = [_ray().put(selection.blocks(*some)) for some in crew.ranges]
+            weakref.finalize(self, _forget, crew.workers, self.key)
+
+
+class ClusterOracle(BlockwiseOracle):
+    """Every answer is the sum of what the workers answer."""
+
+    def __init__(self, spread: Spread, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE) -> None:
+        super().__init__(spread, problem, rows, relation)
+        self._crew = spread.crew
+        self._lease = Lease(self._crew, None)
+
+    def _terms(self, ask: Ask, batch: Batch) -> Iterable[Term]:
+        return self._crew.answer(self._lease, self._model, ask, batch, self._partition.starts())
+
+    def _of(self, selection: Selection, problem: Problem) -> Self:
+        other = super()._of(selection, problem)
+        other._lease = Lease(self._crew, selection)
+        return other
+
+
+def _partition(source: Source, first: int, last: int) -> Partition:
+    if isinstance(source, Memory):
+        # a worker is sent its own rows only
+        source = source.part(first * source.block, min(last * source.block, source.shape[0]))
+    return Partition(source, first, last)
+
+
+def _dismiss(workers: list[Any]) -> None:
+    ray = _ray()
+    if ray.is_initialized():
+        for worker in workers:
+            ray.kill(worker)
+
+
+def _forget(workers: list[Any], key: str) -> None:
+    if _ray().is_initialized():
+        for worker in workers:
+            worker.forget.options(max_task_retries=0).remote(key)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("ray is needed for a cluster: pip install 'sordino[cluster]'.", name="ray") from None
+    return ray

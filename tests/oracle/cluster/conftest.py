@@ -1,0 +1,13 @@
+"""One local Ray with two workers for all tests here."""
+
+from __future__ import annotations
+
+import pytest
+
+from sordino.cluster import connected
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with connected("local", workers=2, threads=1) as cluster:
+        yield cluster
