@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,29 @@ def test_a_folder_with_a_csv_file(folder: Path, tmp_path: Path, sordino: Any) ->
     )
     assert run.code == 2
     assert "t.csv has a name that ends in none of .parquet" in run.errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["parts", "people.csv"])
+def test_on_the_workers_of_a_cluster(folder: Path, parts: Path, tmp_path: Path, sordino: Any, name: str) -> None:
+    schema, data = folder / "schema.toml", parts if name == "parts" else folder / name
+    want = coefficients(sordino, data, schema, tmp_path / "1")
+    found = coefficients(sordino, data, schema, tmp_path / "2", "--cluster", "local", "--workers", 2)
+    np.testing.assert_array_equal(found, want)
+
+
+def test_a_cluster_of_nobody(folder: Path, parts: Path, tmp_path: Path, sordino: Any) -> None:
+    arguments = ("fit", parts, "--schema", folder / "schema.toml", "--epsilon", 1, "--out", tmp_path / "m")
+    run = sordino(*arguments, "--cluster", "local", "--workers", 0)
+    assert run.code == 2
+    assert "there must be one worker at least" in run.errors
+
+
+def test_without_ray_a_cluster_is_a_sentence(
+    folder: Path, parts: Path, tmp_path: Path, sordino: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    arguments = ("fit", parts, "--schema", folder / "schema.toml", "--epsilon", 1, "--out", tmp_path / "m")
+    run = sordino(*arguments, "--cluster", "local")
+    assert run.code == 2
+    assert "pip install 'sordino[cluster]'" in run.errors

@@ -14,6 +14,8 @@ from typer.core import TyperGroup
 from sordino.cli import account, federation, fit, ledger, plan, predict, schema, verify
 from sordino.cli.console import complain, say
 
+_REMEDY = "pip install 'sordino[cli]'."
+
 
 class Sentences(TyperGroup):
     """Errors that a user can mend are printed as the sentence they carry, without a traceback."""
@@ -28,7 +30,9 @@ class Sentences(TyperGroup):
             except (ValueError, OSError, RuntimeError) as error:
                 complain(f"Error: {_sentence(error)}")
             except ModuleNotFoundError as error:
-                complain(f"Error: {error.name} is not installed: pip install 'sordino[cli]'.")
+                # what belongs to another extra says so itself
+                said = str(error) if "pip install" in str(error) else f"{error.name} is not installed: {_REMEDY}"
+                complain(f"Error: {said}")
         raise typer.Exit(2)
 
 

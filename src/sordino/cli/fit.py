@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,6 +38,10 @@ def fit(
     memory: Annotated[
         float, typer.Option(help="Gigabytes that the encoded records may take; beyond that they are read as needed.")
     ] = 1.0,
+    cluster: Annotated[
+        str | None, typer.Option(help="Train on the workers of a Ray cluster: its address, or local for this machine.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="With --cluster: how many; --memory is what each of them may take.")] = 2,
     seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
 ) -> None:
     """Train a private model on a table and write it with its certificate."""
@@ -61,10 +66,12 @@ def fit(
     }
     if seed is not None:
         complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
-    X, y = _encoded(data, described, memory)
+    # with workers to share the records out to, they are not all brought here
+    X, y = _encoded(data, described, memory if cluster is None else 0.0)
     estimator = _estimator(described, settings)
-    with _charged(ledger, dataset), progress(f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")):
-        estimator.fit(X, y)
+    budget = f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")
+    with _shared_out(X, y, cluster, workers, memory) as arguments, _charged(ledger, dataset), progress(budget):
+        estimator.fit(*arguments)
 
     from sordino.model_file import save_model
 
@@ -72,6 +79,18 @@ def fit(
     if certificate is not None:
         estimator.certificate_.save(certificate)
     _report(estimator.certificate_, data, out, certificate)
+
+
+@contextmanager
+def _shared_out(X: Any, y: Any, address: str | None, workers: int, memory: float) -> Iterator[tuple[Any, Any]]:
+    """What to fit on: the records as they are, or on the workers of a cluster."""
+    if address is None:
+        yield X, y
+        return
+    from sordino.cluster import connected
+
+    with connected(address, workers, memory=memory) as cluster:
+        yield cluster.hold(X, y), None
 
 
 def _charged(ledger: Path | None, dataset: str | None) -> AbstractContextManager[None]:
