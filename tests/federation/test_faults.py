@@ -194,3 +194,19 @@ def test_joint_noise_that_some_have_and_some_have_not_ends_the_run(tmp_path, ope
     story = federation.story("north")
     assert (len(story.sums), len(story.events)) == (1, 2)
     assert set(opened) == {0}
+
+
+def test_a_run_that_was_cut_off_is_charged_to_a_ledger_once(tmp_path):
+    from sordino.budget import Budget
+    from sordino.privacy.ledger import Ledger
+
+    federation = found(tmp_path, METHOD)
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open("survey", Budget(20.0, 1e-5))
+    account = (tmp_path / "ledger", "survey")
+    mend = cut_off(federation, ["south"], "before the sum", 1)
+    federation.take_part(ledger=account)
+    mend()
+    assert [entry.state.value for entry in ledger.entries("survey")] == ["reserved"] * 3
+    assert all(isinstance(one, Trained) for one in federation.take_part(ledger=account).values())
+    assert [entry.state.value for entry in ledger.entries("survey")] == ["spent"] * 3

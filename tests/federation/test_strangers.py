@@ -7,6 +7,7 @@ import socket
 import threading
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 
 from sordino.budget import Relation
@@ -16,8 +17,10 @@ from sordino.federation.charter import Charter
 from sordino.federation.identity import Identity
 from sordino.federation.mesh import MemberLost
 from sordino.federation.proposal import propose, read_members
+from sordino.federation.record import Story, held, pack
 from sordino.federation.runner import Waiting
 from sordino.methods import NoisyGradientDescent
+from sordino.privacy.events import to_json
 from sordino.tabular.schema import Schema
 from sordino.train import Trained
 from three_owners import NAMES, SCHEMA, found, free_ports, write_table
@@ -288,6 +291,29 @@ def test_a_record_that_was_put_back_is_noticed(tmp_path):
     (federation.home("east") / "record.jsonl").unlink()
     for ended in federation.take_part().values():
         assert "east stops: its record is missing or was put back to an earlier state" in str(ended)
+
+
+def test_a_line_that_another_member_did_not_sign_is_not_learnt(tmp_path, monkeypatch):
+    """north claims a first sum that nobody opened, in a line that it signed for another step."""
+    federation = federation_of(tmp_path)
+    true = Story.take
+
+    def claiming(self, line):
+        true(self, line)
+        if line["fact"].get("member") == 0:
+            event = to_json(federation.seat("north").charter.plan.planned.noise.event)
+            forged = {"kind": "opened", "at": "", "step": 0, "event": event, "sum": pack(np.zeros(3, dtype=np.int64))}
+            true(self, {**line, "fact": forged})
+
+    federation.take_part("north", waiting=Waiting(0.5, 0.5))
+    monkeypatch.setattr(Story, "take", claiming)
+    identity = federation.seat("north").identity
+    with held(identity, federation.seat("north").charter.digest) as record:
+        record.append("began", {"coins": "00" * 32, "member": 0, "seeded": True})
+    ended = federation.take_part()
+    for name in ("south", "east"):
+        assert "does not carry its owner's signature" in str(ended[name])
+    assert not federation.story("south").sums
 
 
 def test_a_record_that_was_altered_is_not_read(tmp_path):

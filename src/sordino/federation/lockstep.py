@@ -74,8 +74,14 @@ class RecordedSum:
         return self._step < len(self._record.story.sums)
 
     def recall(self) -> Whole:
-        """The next sum of the record."""
-        total = self._record.story.sums[self._step]
+        """The next sum of the record, if it is what the plan asks for here."""
+        story = self._record.story
+        total, event = story.sums[self._step], story.events[self._step]
+        if event != self.event:
+            raise ValueError(
+                f"step {self._step + 1} of the record is another release than the plan's: it was opened under another "
+                "plan, or by another version of Sordino."
+            )
         self._step += 1
         return total
 
@@ -119,7 +125,10 @@ class FederatedOracle(SecureOracle):
         allow(query, noise, self._plan.relation)
         shared = self._plan.trust.realise(noise)
         self._spend(query, noise)
-        return np.asarray(self._recorded.recall() * shared.step, dtype=np.float64)
+        total = self._recorded.recall()
+        if total.shape != np.shape(query.at):
+            raise ValueError(f"a sum of the record has the shape {total.shape}, and the model {np.shape(query.at)}.")
+        return np.asarray(total * shared.step, dtype=np.float64)
 
     def _spend(self, query: Asked, noise: Noise) -> tuple[Batch, ...]:
         drawn: Any = query_batch(query)

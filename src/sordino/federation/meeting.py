@@ -40,6 +40,15 @@ def meet(
     charter: Charter, me: int, aggregation: Aggregation, record: Record, pending: Pending, acceptance: str, seeded: bool
 ) -> Meeting:
     """Two rounds of messages, after which all records hold the same sums; a sentence if they cannot."""
+    try:
+        return _meet(charter, me, aggregation, record, pending, acceptance, seeded)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise Refused(f"a member sent a message that does not hold what it should ({error!r}).") from None
+
+
+def _meet(
+    charter: Charter, me: int, aggregation: Aggregation, record: Record, pending: Pending, acceptance: str, seeded: bool
+) -> Meeting:
     story, kept = record.story, pending.kept
     heard = talk(
         aggregation,
