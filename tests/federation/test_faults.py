@@ -196,6 +196,19 @@ def test_joint_noise_that_some_have_and_some_have_not_ends_the_run(tmp_path, ope
     assert set(opened) == {0}
 
 
+def test_a_server_of_a_committee_crashes_and_comes_back(tmp_path, opened):
+    members = (*NAMES, "first", "second", "third")
+    federation = found(tmp_path, METHOD, names=members, records=(60, 40, 50), mode="committee")
+    mend = cut_off(federation, ["second"], "before recording", 2)
+    ended = federation.take_part(seeds=False)
+    mend()
+    assert isinstance(ended["second"], Crash)
+    trained = federation.take_part(seeds=False)
+    assert all(isinstance(one, Trained) for one in trained.values()), trained
+    require_one_story(federation, trained["third"], opened)
+    assert len({one.weights.tobytes() for one in trained.values()}) == 1
+
+
 def test_a_run_that_was_cut_off_is_charged_to_a_ledger_once(tmp_path):
     from sordino.budget import Budget
     from sordino.privacy.ledger import Ledger

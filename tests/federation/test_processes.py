@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -77,6 +81,16 @@ def test_without_a_disturbance_anyone_can_verify_the_model(federation):
         told = CliRunner().invoke(app, ["federation", "status", "--folder", str(federation.home(name))])
         assert f"{name}: finished" in told.stdout
         assert f"Sums opened: {STEPS} of {STEPS}" in told.stdout
+
+
+def test_the_example_runs(tmp_path):
+    script = Path(__file__).parents[2] / "examples" / "federation" / "local.sh"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
+    told = subprocess.run(["sh", script, tmp_path], env=environment, capture_output=True, text=True, timeout=300)
+    assert told.returncode == 0, told.stderr
+    assert "Sums opened: 30 of 30" in told.stdout
+    assert "VERIFIED: (2, 1e-06)-differential privacy" in told.stdout
 
 
 def test_an_owner_is_killed_twice(federation, uninterrupted):
