@@ -1,36 +1,28 @@
 r"""From the books of a chunk to the sum of its clipped gradients.
 
-out += sum_k share_k sum_i min(1, clip_k / |g_ki|) g_ki,       g_k the gradients or the differences
+out = sum_k share_k sum_i min(1, clip_k / |g_ki|) g_ki,       g_k the gradients or the differences
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from torch import Tensor
 
-from sordino.oracle.torch.norms import Norms
+from sordino.oracle.torch.norms import Norms, Share, norms_of
 from sordino.oracle.torch.pairs import Form, Pair, SummingForm, moved
-from sordino.oracle.torch.rowwise import LARGEST, clip_factors, largest_square, spoiled_records
 from sordino.oracle.torch.workspace import Workspace
 
-
-class Share(NamedTuple):
-    """What is clipped, at which norm, and how much of it enters the answer."""
-
-    of: Literal["gradient", "difference"]
-    clip: float
-    factor: float
+Place = tuple[int, int]
+"""Where a parameter begins and ends in the flat vector."""
 
 
 class Entry(NamedTuple):
-    """One use of a parameter: the place in the flat vector, the form of its gradient, and the pair."""
+    """One use of a parameter: its place, the form of its gradient, and the pair."""
 
-    start: int
-    stop: int
+    place: Place
     form: Form
     pair: Pair
 
@@ -42,7 +34,7 @@ class Notes(NamedTuple):
     losses: Tensor
 
 
-@dataclass
+@dataclass(slots=True)
 class Part:
     """A parameter's gradients: all its pairs under one form, and the rows where they are written down."""
 
@@ -61,62 +53,54 @@ class Part:
         return Part(self.form, [pair.without(spoiled) for pair in self.pairs], rows)
 
 
-Place = tuple[int, int]
-
-
 def clipped_sum(out: Tensor, shares: Sequence[Share], notes: Sequence[Notes], work: Workspace) -> None:
-    """Add the chunk's clipped gradients to `out`. `notes` has the pass at the point and, for differences, the earlier.
+    """Write the chunk's clipped sum to `out`, but for parameters without gradients, whose places are left alone.
 
-    A record that is not finite in one of them counts for nothing.
+    `notes` has the pass at the point and, for differences, the earlier one. A record that is not finite in one of them
+    counts for nothing.
     """
-    asked = [_differences(notes, work) if share.of == "difference" else _gradients(notes[0]) for share in shares]
-    parts = [_parts(entries, work) for entries in asked]
-    norms = Norms(len(shares), len(notes[0].losses), work)
+    parts = [
+        _parts(_differences(notes, work) if share.of == "difference" else _gradients(notes[0]), work)
+        for share in shares
+    ]
+    norms = norms_of(len(shares), notes[0].losses.shape[0], work)
     for number, found in enumerate(parts):
         for part in found.values():
             part.measure(number, norms, work)
-    squares = norms.totals()
-    limits = [(each, largest_square(share.clip, work.dtype)) for each, share in zip(squares, shares, strict=True)]
-    spoiled = spoiled_records([*limits, *((noted.losses, LARGEST) for noted in notes)])
+    weights, spoiled = norms.factors(shares, [noted.losses for noted in notes])
     if spoiled is not None:
         parts = [{place: part.without(spoiled) for place, part in found.items()} for found in parts]
-        squares = [each.index_fill(0, spoiled, 0) for each in squares]
-    weights = [clip_factors(each, *share[1:], work.dtype) for each, share in zip(squares, shares, strict=True)]
     for place in parts[0]:
-        _add(out[place[0] : place[1]], [(w, found[place]) for w, found in zip(weights, parts, strict=True)], work)
+        _write(out[place[0] : place[1]], [(w, found[place]) for w, found in zip(weights, parts, strict=True)], work)
 
 
-def _add(out: Tensor, weighted: Sequence[tuple[Tensor, Part]], work: Workspace) -> None:
-    implicit = []
+def _write(out: Tensor, weighted: Sequence[tuple[Tensor, Part]], work: Workspace) -> None:
+    pairs = [(weights, pair) for weights, part in weighted if part.rows is None for pair in part.pairs]
+    if pairs:
+        cast(SummingForm, weighted[0][1].form).write(out, pairs, work)
+    kept = 1 if pairs else 0
     for weights, part in weighted:
-        if part.rows is None:
-            implicit += [(weights, pair) for pair in part.pairs]
-        else:
-            out.addmv_(part.rows.T, weights)
-    if implicit:
-        cast(SummingForm, weighted[0][1].form).add(out, implicit, work)
+        if part.rows is not None:
+            out.addmv_(part.rows.T, weights, beta=kept)
+            kept = 1
 
 
-def _gradients(notes: Notes) -> list[tuple[Entry, list[Pair]]]:
-    return [(entry, [entry.pair]) for entry in notes.entries]
+def _gradients(notes: Notes) -> Iterator[tuple[Entry, list[Pair]]]:
+    for entry in notes.entries:
+        yield entry, [entry.pair]
 
 
-def _differences(notes: Sequence[Notes], work: Workspace) -> list[tuple[Entry, list[Pair]]]:
-    new, old = notes
-    return [
-        (entry, moved(entry.pair, earlier.pair, work)) for entry, earlier in zip(new.entries, old.entries, strict=True)
-    ]
+def _differences(notes: Sequence[Notes], work: Workspace) -> Iterator[tuple[Entry, list[Pair]]]:
+    for new, old in zip(notes[0].entries, notes[1].entries, strict=True):
+        yield new, moved(new.pair, old.pair, work)
 
 
-def _parts(entries: list[tuple[Entry, list[Pair]]], work: Workspace) -> dict[Place, Part]:
+def _parts(entries: Iterator[tuple[Entry, list[Pair]]], work: Workspace) -> dict[Place, Part]:
     """What is known of every parameter, its uses put together."""
-    uses: dict[Place, list[tuple[Form, list[Pair]]]] = defaultdict(list)
+    uses: dict[Place, tuple[Form, list[Pair]]] = {}
     for entry, pairs in entries:
-        uses[entry.start, entry.stop].append((entry.form, pairs))
-    return {place: _joined(found, work) for place, found in uses.items()}
-
-
-def _joined(uses: list[tuple[Form, list[Pair]]], work: Workspace) -> Part:
-    form = uses[0][0]
-    together = [pair for _, pairs in uses for pair in pairs]
-    return Part(form, together, form.rows(together, work))
+        if entry.place in uses:
+            uses[entry.place][1].extend(pairs)
+        else:
+            uses[entry.place] = (entry.form, pairs)
+    return {place: Part(form, pairs, form.rows(pairs, work)) for place, (form, pairs) in uses.items()}

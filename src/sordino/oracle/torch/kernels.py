@@ -1,4 +1,4 @@
-"""Loops over records on the processor: a few numbers per record, for which an operation of PyTorch each costs more."""
+"""Loops over records on the processor: a few numbers per record, for which operations of PyTorch would cost more."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ Array = NDArray[np.float64]
 
 
 @compiled
-def square_norms(rows: NDArray[Any], squares: Array) -> None:
+def square_norms(rows: NDArray[Any], rounding: float, lost: float, squares: Array) -> None:
+    """|row_i|^2 (1 + rounding) + lost."""
     for i in range(rows.shape[0]):
         total = 0.0
         for j in range(rows.shape[1]):
             x = np.float64(rows[i, j])
             total += x * x
-        squares[i] = total
+        squares[i] = total * (1.0 + rounding) + lost
 
 
 @compiled
@@ -39,17 +40,28 @@ def add_product(total: Array, coefficient: float, first: Array, second: Array) -
 
 
 @compiled
-def keep_within(usable: NDArray[np.bool_], values: NDArray[Any], limit: float) -> int:
-    """Mark the records whose value is not a number or beyond the limit; how many are left out by now."""
+def clip_factors(
+    squares: Array,
+    losses: tuple[NDArray[Any], ...],
+    clips: tuple[float, ...],
+    largest: tuple[float, ...],
+    shares: tuple[float, ...],
+    factors: NDArray[Any],
+    usable: NDArray[np.bool_],
+) -> int:
+    """factors_ki = share_k min(1, clip_k / |g_ki|), or 0 for records that count for nothing; how many those are.
+
+    They have a loss that is not finite or a square beyond the largest that counts; NaN is beyond everything.
+    """
     spoiled = 0
-    for i in range(values.size):
-        usable[i] = usable[i] and abs(values[i]) <= limit
-        spoiled += not usable[i]
+    for i in range(usable.size):
+        counts = True
+        for each in losses:
+            counts = counts and abs(each[i]) < math.inf
+        for k in range(squares.shape[0]):
+            counts = counts and squares[k, i] <= largest[k]
+        for k in range(squares.shape[0]):
+            factors[k, i] = shares[k] * (clips[k] / max(math.sqrt(squares[k, i]), clips[k])) if counts else 0.0
+        usable[i] = counts
+        spoiled += not counts
     return spoiled
-
-
-@compiled
-def clip_factors(squares: Array, clip: float, share: float, factors: NDArray[Any]) -> None:
-    """share min(1, clip / |g_i|)."""
-    for i in range(squares.size):
-        factors[i] = share * (clip / max(math.sqrt(squares[i]), clip))

@@ -14,16 +14,15 @@ def losses_of(loss: Callable[[Any, Any], Tensor], outputs: Any, targets: Tensor,
             f"the model gave outputs of shape {tuple(outputs.shape)} for {records} records: the first axis "
             "must count the records."
         )
-    told = f"outputs of {_told(outputs)} and targets of {_told(targets)}"
     try:
         losses = loss(outputs, targets)
     except IndexError:
         # its message would name the target
-        raise ValueError(f"the loss failed on {told}: a target is out of range.") from None
+        raise ValueError(f"the loss failed on {_told(outputs, targets)}: a target is out of range.") from None
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"the loss failed on {told}: {error} Class numbers are whole (int64), regression targets are floats of "
-            "the outputs' shape."
+            f"the loss failed on {_told(outputs, targets)}: {error} Class numbers are whole (int64), regression targets "
+            "are floats of the outputs' shape."
         ) from error
     if not isinstance(losses, Tensor) or losses.ndim == 0:
         raise ValueError(
@@ -37,7 +36,9 @@ def losses_of(loss: Callable[[Any, Any], Tensor], outputs: Any, targets: Tensor,
     return losses.reshape(records)
 
 
-def _told(value: Any) -> str:
-    if isinstance(value, Tensor):
-        return f"shape {tuple(value.shape)} and dtype {value.dtype}"
-    return f"type {type(value).__name__}"
+def _told(outputs: Any, targets: Any) -> str:
+    kinds = [
+        f"shape {tuple(value.shape)} and dtype {value.dtype}" if isinstance(value, Tensor) else type(value).__name__
+        for value in (outputs, targets)
+    ]
+    return f"outputs of {kinds[0]} and targets of {kinds[1]}"

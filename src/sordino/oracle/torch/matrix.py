@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import KEEP, Pair, blocks, sum_of
-from sordino.oracle.torch.rowwise import lost, slack
+from sordino.oracle.torch.rounding import lost, slack
 from sordino.oracle.torch.workspace import Workspace
 
 
@@ -25,7 +25,7 @@ class Matrix:
 
     def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor | None:
         n, m = self.shape
-        records = len(pairs[0].left)
+        records = pairs[0].left.shape[0]
         if not self._many(pairs) or records * n * m * work.dtype.itemsize > KEEP:
             return None
         return _products(pairs, work.take(records, n, m)).flatten(1)
@@ -36,13 +36,16 @@ class Matrix:
         else:
             norms.add_known(share, self._measured(pairs, work) if self._many(pairs) else self._inner(pairs))
 
-    def add(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
+    def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
         matrix = out.view(self.shape)
-        for left, right in _merged(weighted, work):
-            right = right.reshape(-1, right.shape[-1])
+        for number, (left, right) in enumerate(_merged(weighted, work)):
+            right = right if right.ndim == 2 else right.reshape(-1, right.shape[-1])
             if left.is_floating_point():
-                matrix.addmm_(left.reshape(-1, left.shape[-1]).T, right)
+                left = left if left.ndim == 2 else left.reshape(-1, left.shape[-1])
+                matrix.addmm_(left.T, right, beta=min(number, 1))
             else:
+                if number == 0:
+                    matrix.zero_()
                 matrix.index_add_(0, left.reshape(-1), right)
 
     def _many(self, pairs: Sequence[Pair]) -> bool:
@@ -145,20 +148,20 @@ def _inner_products(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor])
 
 
 def _merged(weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> list[tuple[Tensor, Tensor]]:
-    """The pairs with their weights multiplied in; two that share a side become one."""
-    left_at_hand = [(weights, pair.left, _right(pair)) for weights, pair in weighted]
+    """The pairs with their weights multiplied in; those that share a side become one."""
+    waiting = [(weights, pair.left, _right(pair)) for weights, pair in weighted]
     merged = []
-    while left_at_hand:
-        weights, left, right = left_at_hand.pop(0)
-        by_right = [entry for entry in left_at_hand if entry[2] is right and left.is_floating_point()]
-        by_left = [entry for entry in left_at_hand if entry[1] is left]
-        if left.is_floating_point() and (by_right or not by_left):
-            merged.append((_mixed([(weights, left), *((w, other) for w, other, _ in by_right)], work), right))
-            used = by_right
+    while waiting:
+        weights, left, right = waiting.pop(0)
+        dense = left.is_floating_point()
+        sharing = [entry for entry in waiting if dense and entry[2] is right and entry[1].is_floating_point()]
+        if dense and (sharing or not any(entry[1] is left for entry in waiting)):
+            merged.append((_mixed([(weights, left), *((w, other) for w, other, _ in sharing)], work), right))
         else:
-            merged.append((left, _mixed([(weights, right), *((w, other) for w, _, other in by_left)], work)))
-            used = by_left
-        left_at_hand = [entry for entry in left_at_hand if not any(entry is one for one in used)]
+            sharing = [entry for entry in waiting if entry[1] is left]
+            merged.append((left, _mixed([(weights, right), *((w, other) for w, _, other in sharing)], work)))
+        if sharing:
+            waiting = [entry for entry in waiting if not any(entry is one for one in sharing)]
     return merged
 
 

@@ -9,9 +9,11 @@ themselves are not formed. A difference takes the two passes at both points.
 from __future__ import annotations
 
 import copy
-import math
+import os
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,13 +23,16 @@ from torch import Tensor, nn
 
 from sordino.budget import Relation
 from sordino.oracle.allowed import allow, checked_batch
+from sordino.oracle.kernels.pool import threads
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.torch.checks import checked_places, refuse_mixing
-from sordino.oracle.torch.clipping import Share, clipped_sum
+from sordino.oracle.torch.clipping import clipped_sum
+from sordino.oracle.torch.norms import Share
 from sordino.oracle.torch.passes import Passes
 from sordino.oracle.torch.records import records_of
 from sordino.oracle.torch.workspace import Workspace
+from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem
 
 if TYPE_CHECKING:
@@ -69,7 +74,7 @@ class TorchOracle:
         self._passes = Passes(copy.deepcopy(model), loss, self._records.some(slice(0, 1)))
         self._work = Workspace(self._passes.dtype, self._passes.device)
         self._chunk = self._passes.largest(chunk)
-        self._sum = torch.zeros(problem.dim, dtype=torch.float64)
+        self._sum: Array | None = None
         self._part = torch.zeros(problem.dim, dtype=self._passes.dtype, device=self._passes.device)
         for notice in self._passes.notices:
             warnings.warn(notice, UserWarning, stacklevel=2)
@@ -79,7 +84,15 @@ class TorchOracle:
 
     def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
         allow(query, noise, self._relation)
-        return noise.perturb(self._answer(query), randomness)
+        if not (isinstance(noise, GaussianNoise) and threads() > 1 and torch.get_num_threads() > 1):
+            return noise.perturb(self._answer(query), randomness)
+        # noise does not wait for the answer: a second thread draws it, the same numbers as otherwise
+        drawn = _helper(os.getpid()).submit(noise.draw, (self._problem.dim,), randomness)
+        try:
+            answer = self._answer(query)
+        finally:
+            wait([drawn])
+        return noise.add(answer, drawn.result())
 
     def _fits(self) -> None:
         if self._relation is Relation.REPLACE_ONE and len(self._records) != self._problem.records:
@@ -88,25 +101,31 @@ class TorchOracle:
                 f"{self._problem.records}: under replace_one their number is public and must be the true one."
             )
 
-    def _answer(self, query: Gradient | Difference | Recursion) -> Array:
-        """The exact answer, valid until the next one."""
+    def _answer(self, query: Gradient | Difference | Recursion) -> NDArray[Any]:
+        """The exact answer, valid until the next one. What chunks give is added up in double precision."""
         points = self._points(query)
         batch = checked_batch(query.batch, len(self._records))
         count = len(self._records) if batch is None else len(batch)
-        if count == 0:
-            self._sum.zero_()
+        if count <= self._chunk:
+            return self._chunk_sum(query, points, slice(0, count) if batch is None else batch)
+        if self._sum is None:
+            self._sum = np.empty(self._problem.dim)
+        self._sum.fill(0)
         for start in range(0, count, self._chunk):
-            stop = min(start + self._chunk, count)
-            inputs, targets = self._records.some(slice(start, stop) if batch is None else batch[start:stop])
-            self._work.reset()
-            self._part.zero_()
-            notes = self._passes.run(points, inputs, targets)
-            clipped_sum(self._part, _shares(query), notes, self._work)
-            if start == 0:
-                self._sum.copy_(self._part)
-            else:
-                self._sum += self._part.to(self._sum)
-        return self._sum.numpy()
+            some = slice(start, min(start + self._chunk, count))
+            self._sum += self._chunk_sum(query, points, some if batch is None else batch[some])
+        return self._sum
+
+    def _chunk_sum(
+        self, query: Gradient | Difference | Recursion, points: list[Array], which: NDArray[np.intp] | slice
+    ) -> NDArray[Any]:
+        if not isinstance(which, slice) and not which.size:
+            return np.zeros(self._problem.dim)
+        self._work.reset()
+        notes = self._passes.run(points, *self._records.some(which))
+        clipped_sum(self._part, _shares(query), notes, self._work)
+        part = self._part.cpu()
+        return (part if part.dtype in (torch.float32, torch.float64) else part.float()).numpy()
 
     def _points(self, query: Gradient | Difference | Recursion) -> list[Array]:
         """Where gradients are asked for: the point itself, and the earlier one of a difference."""
@@ -117,10 +136,13 @@ class TorchOracle:
                 raise ValueError(
                     f"parameters of shape {np.shape(point)} for a network of {self._problem.dim}: give one flat vector."
                 )
-            # their sum is finite in nearly every case, and spares a look at each
-            if not (math.isfinite(point.sum()) or np.isfinite(point).all()):
-                raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
         return points
+
+
+@lru_cache(maxsize=1)
+def _helper(process: int) -> ThreadPoolExecutor:
+    # the process number is the key because threads do not survive a fork
+    return ThreadPoolExecutor(1, thread_name_prefix="sordino-noise")
 
 
 def _shares(query: Gradient | Difference | Recursion) -> list[Share]:

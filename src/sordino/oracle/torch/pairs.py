@@ -62,8 +62,8 @@ class SummingForm(Form, Protocol):
         """Add to the share what makes up the squared norms."""
         ...
 
-    def add(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
-        """out += sum_i weight_i gradient_i."""
+    def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
+        """out = sum_i weight_i gradient_i."""
         ...
 
 
@@ -74,7 +74,7 @@ class Scale:
         self.axis = axis
 
     def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
-        return sum_of(self._row(pair) for pair in pairs)
+        return self._row(pairs[0]) if len(pairs) == 1 else sum_of(self._row(pair) for pair in pairs)
 
     def _row(self, pair: Pair) -> Tensor:
         product = pair.left if pair.right is None else pair.left * pair.right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ class Books(NamedTuple):
 
     rule: Rule
     axis: int
-    places: dict[str, Place]
+    places: dict[str, tuple[int, int]]
 
 
 class Passes:
@@ -65,15 +66,21 @@ class Passes:
         inputs, targets = self._moved((inputs, targets))
         notes = []
         for number, point in enumerate(points):
-            self._flat.copy_(torch.from_numpy(point))
+            self._load(point)
             with same_draws(self.device) if number + 1 < len(points) else nullcontext():
                 notes.append(self._pass(inputs.clone() if self._overwrites else inputs, targets))
         return notes
 
+    def _load(self, point: NDArray[np.float64]) -> None:
+        self._flat.copy_(torch.from_numpy(point))
+        # the sum is finite in nearly every case, and spares a look at each
+        if not math.isfinite(self._flat.sum().item()) and not np.isfinite(point).all():
+            raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
+
     def _pass(self, inputs: Tensor, targets: Tensor) -> Notes:
         with torch.enable_grad():
-            with self._tape.recording(len(inputs)) as calls:
-                losses = losses_of(self._loss, self._model(inputs), targets, len(inputs))
+            with self._tape.recording(inputs.shape[0]) as calls:
+                losses = losses_of(self._loss, self._model(inputs), targets, inputs.shape[0])
             self._as_laid_out(calls)
             edges = [call.edge for call in calls]
             # of the sum of all losses; a record's outputs enter its own loss alone
@@ -87,7 +94,7 @@ class Passes:
                 for entry in self._entries(call, books, e)
             ]
             for place, rows in self._each.gradients(inputs, targets):
-                entries.append(Entry(place.start, place.stop, Scale(axis=1), Pair(rows)))
+                entries.append(Entry((place.start, place.stop), Scale(axis=1), Pair(rows)))
             return Notes(entries, losses.detach())
 
     def _entries(self, call: Call, books: Books, e: Tensor | None) -> list[Entry]:
@@ -96,7 +103,7 @@ class Passes:
         if books.axis != 0:
             a, e = a.movedim(books.axis, 0), e.movedim(books.axis, 0)
         return [
-            Entry(books.places[name].start, books.places[name].stop, form, pair)
+            Entry(books.places[name], form, pair)
             for name, form, pair in books.rule(call.layer, a, e)
             if name in books.places
         ]
@@ -115,7 +122,8 @@ class Passes:
 
 def _books(site: Site, booked: dict[int, Place]) -> Books | None:
     rule = rule_of(site.layer)
-    own = {name: booked[id(one)] for name, one in site.layer._parameters.items() if id(one) in booked}
+    found = {name: booked[id(one)] for name, one in site.layer._parameters.items() if id(one) in booked}
+    own = {name: (place.start, place.stop) for name, place in found.items()}
     return Books(rule, site.axis, own) if rule is not None and site.axis is not None and own else None
 
 

@@ -12,7 +12,7 @@ from torch.nn.grad import conv2d_weight
 
 from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import KEEP, Pair, blocks, sum_of
-from sordino.oracle.torch.rowwise import lost, slack
+from sordino.oracle.torch.rounding import lost, slack
 from sordino.oracle.torch.workspace import Workspace
 
 
@@ -63,7 +63,8 @@ class Patches:
         lengths.square_().mul_(1 + slack(self._numbers, work.dtype)).add_(lost(self._numbers * positions, work.dtype))
         norms.add_known(share, lengths)
 
-    def add(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
+    def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
+        out.zero_()
         for weights, pair in weighted:
             left, right = _both(pair)
             scaled = torch.mul(left, weights.view(-1, *[1] * (left.ndim - 1)))
