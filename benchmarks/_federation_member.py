@@ -16,7 +16,6 @@ import numpy as np
 
 from sordino.federation.credentials import Credentials
 from sordino.federation.mpyc_engine import MpycAggregation
-from sordino.federation.shamir import ShamirAggregation
 from sordino.federation.spu_engine import SpuAggregation
 from sordino.federation.tls import TlsMesh
 from sordino.federation.trust import Trust
@@ -28,11 +27,9 @@ def connect(me: int, setting: dict[str, Any], trust: Trust) -> Any:
     folder = Path(setting["folder"])
     credentials = Credentials(folder / f"{me}.crt", folder / f"{me}.key", folder / "authority.crt")
     mesh = TlsMesh(me, setting["addresses"], credentials)
-    if setting["engine"] == "mpyc":
-        return MpycAggregation(mesh, trust.coalition(range(trust.members)))
     if setting["engine"] == "spu":
         return SpuAggregation(mesh, Path(setting["spu"]), setting["spu_addresses"], credentials)
-    return ShamirAggregation.among(trust, mesh)
+    return MpycAggregation.among(trust, mesh)
 
 
 def measure(aggregation: Any, trust: Trust, dim: int, rounds: int) -> dict[str, float]:

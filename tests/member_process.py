@@ -1,4 +1,4 @@
-"""One member of a federation in a process of its own: `python member_process.py me addresses folder engine mode`.
+"""One member of a federation in a process of its own: `python member_process.py me addresses folder mode`.
 
 Prints the digest of the weights it ends up with.
 """
@@ -14,19 +14,14 @@ from sordino.federation.agreement import agree
 from sordino.federation.credentials import Credentials
 from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.party import take_part
-from sordino.federation.shamir import ShamirAggregation
 from sordino.federation.tls import TlsMesh
 
 
-def main(me, addresses, folder, engine, mode):
+def main(me, addresses, folder, mode):
     plan = owners.plan_for(3, mode=mode)
-    trust = plan.trust
     files = (Path(folder) / name for name in (f"authority {me}.crt", f"authority {me}.key", "authority.crt"))
     mesh = TlsMesh(me, addresses.split(","), Credentials(*files))
-    if engine == "mpyc":
-        aggregation = MpycAggregation(mesh, trust.coalition(range(trust.members)))
-    else:
-        aggregation = ShamirAggregation.among(trust, mesh)
+    aggregation = MpycAggregation.among(plan.trust, mesh)
     X, y = owners.data()
     trained = take_part(agree(plan, aggregation), lambda: owners.party(plan, me, X, y, seed=4))
     print(hashlib.sha256(trained.weights.tobytes()).hexdigest())

@@ -10,9 +10,9 @@ from sordino.budget import Budget
 from sordino.federation.aggregation import InTheOpen
 from sordino.federation.agreement import agree
 from sordino.federation.mesh import Rehearsal, together
+from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.party import RecordHolder, Server, take_part
 from sordino.federation.plan import FederationPlan, Owner
-from sordino.federation.shamir import ShamirAggregation
 from sordino.losses import Logistic
 from sordino.methods import NoisyGradientDescent
 from sordino.oracle import linear_oracle
@@ -62,10 +62,14 @@ def train_together(plan, X, y, seed=None, convert=np.asarray):
     meshes = Rehearsal(plan.trust.members).meshes()
 
     def member(mesh):
-        agreement = agree(plan, ShamirAggregation.among(plan.trust, mesh))
+        agreement = agree(plan, MpycAggregation.among(plan.trust, mesh))
         return take_part(agreement, lambda: party(plan, mesh.me, X, y, seed, convert))
 
-    return together([lambda mesh=mesh: member(mesh) for mesh in meshes])
+    try:
+        return together([lambda mesh=mesh: member(mesh) for mesh in meshes])
+    finally:
+        for mesh in meshes:
+            mesh.close()
 
 
 def in_the_open(plan, X, y, seed=0):

@@ -12,8 +12,8 @@ from sordino.budget import Budget
 from sordino.federation.aggregation import InTheOpen
 from sordino.federation.agreement import agree
 from sordino.federation.mesh import Rehearsal, together
+from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.party import take_part
-from sordino.federation.shamir import ShamirAggregation
 
 PLAN = owners.plan_for(3)
 
@@ -26,7 +26,7 @@ def everybody(plans, tolerates=1, identifiers=(None, None, None)):
     """What each member says when all of them try: its sentence, or the agreement."""
 
     def member(mesh):
-        aggregation = ShamirAggregation(mesh, tolerates)
+        aggregation = MpycAggregation(mesh, tolerates)
         try:
             agreement = agree(plans[mesh.me], aggregation, [identifiers[mesh.me]])
         except ValueError as error:
@@ -35,7 +35,12 @@ def everybody(plans, tolerates=1, identifiers=(None, None, None)):
             take_part(agreement, untouchable)
         return agreement
 
-    return together([lambda mesh=mesh: member(mesh) for mesh in Rehearsal(3, patience=5).meshes()])
+    meshes = Rehearsal(3, patience=20).meshes()
+    try:
+        return together([lambda mesh=mesh: member(mesh) for mesh in meshes])
+    finally:
+        for mesh in meshes:
+            mesh.close()
 
 
 def test_equal_plans_agree_and_toss_the_same_coins():

@@ -121,7 +121,6 @@ def edit(folder, old, new):
         (("--noise", "nobody"), "mode is 'nobody'"),
         (("--noise", "committee"), "3 members are listed, and committee noise of 3 owners needs 6"),
         (("--engine", "abacus"), "engine is 'abacus'"),
-        (("--engine", "mpyc", "--noise", "joint"), "MPyC adds up distributed noise only"),
         (("--method", "output-perturbation"), "OutputPerturbation asks for exact gradients"),
         (("--delta", 0), "needs delta > 0"),
         (("--identifiers", "age"), "'age' identifies records and is used by the model at once"),

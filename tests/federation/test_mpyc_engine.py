@@ -1,12 +1,15 @@
-"""How coordinates share a field element; `test_processes.py` runs MPyC itself."""
+"""How coordinates share a field element, and sums by members in threads; `test_members.py` has them in processes."""
 
 from __future__ import annotations
+
+import pickle
 
 import numpy as np
 import pytest
 
-from sordino.federation.joint import JointSampler
+from sordino.federation.mesh import Rehearsal, together
 from sordino.federation.mpyc_engine import LANES, MODULUS, MpycAggregation, packed, unpacked
+from sordino.federation.trust import Trust
 
 
 @pytest.mark.parametrize("size", [1, LANES - 1, LANES, LANES + 1, 5 * LANES + 3])
@@ -48,7 +51,42 @@ def test_as_many_as_there_are_cannot_be_tolerated(tolerates):
         MpycAggregation(FewMembers(), tolerates)
 
 
-def test_joint_noise_is_for_the_other_engine():
-    aggregation = object.__new__(MpycAggregation)
-    with pytest.raises(ValueError, match="joint noise is drawn by ShamirAggregation"):
-        aggregation.open_sum(np.zeros((1, 2), dtype=np.int64), JointSampler(1))
+def test_what_arrives_is_never_unpickled():
+    meshes = Rehearsal(2).meshes()
+    aggregations = [MpycAggregation(mesh, 1) for mesh in meshes]
+    from mpyc import runtime
+
+    class Touched:
+        def __reduce__(self):
+            return print, ("unpickled",)
+
+    with pytest.raises(ValueError, match="nothing that arrives is unpickled"):
+        runtime.pickle.loads(pickle.dumps(Touched()))
+    for aggregation in aggregations:
+        aggregation.close()
+
+
+@pytest.mark.parametrize(
+    ("trust", "tolerated"),
+    [(Trust(3), 1), (Trust(5, "distributed", 4), 4), (Trust(3, "committee"), 3), (Trust(5, "joint", 2), 2)],
+    ids=str,
+)
+def test_any_number_of_members_and_colluders_adds_up(trust, tolerated):
+    meshes = Rehearsal(trust.members).meshes()
+    aggregations = [MpycAggregation.among(trust, mesh) for mesh in meshes]
+    assert {aggregation.tolerates for aggregation in aggregations} == {tolerated}
+    values = np.random.default_rng(1).integers(-(1 << 58), 1 << 58, size=(trust.members, 4, 9))
+    try:
+        sums = together(
+            [
+                lambda one=one, value=value: one.open_sum(value[None])
+                for one, value in zip(aggregations, values, strict=True)
+            ]
+        )
+    finally:
+        for aggregation in aggregations:
+            aggregation.close()
+    assert all(np.array_equal(total, values.sum(axis=0)) for total in sums)
+    assert {aggregation.traffic.rounds for aggregation in aggregations} == {2}
+    # 36 coordinates are two elements: shares to all others, and shares of the sum to as many as are tolerated
+    assert aggregations[0].traffic.sent == 2 * 160 * (trust.members - 1 + tolerated)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from passes import Authority, fingerprint, free_addresses
+from sordino.federation.joint import JointSampler
 from sordino.federation.mesh import MemberLost, together
-from sordino.federation.shamir import ShamirAggregation
+from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.tls import TlsMesh
 
 
@@ -36,8 +37,14 @@ def attempt(passes, patience=1.5, task=lambda mesh: None):
     return together([lambda me=me: member(me) for me in range(len(passes))])
 
 
+def meet(mesh):
+    """Nobody leaves before everybody has come."""
+    others = [i for i in range(mesh.members) if i != mesh.me]
+    mesh.exchange(dict.fromkeys(others, b"here"), others)
+
+
 def add(mesh):
-    return ShamirAggregation(mesh, 1).open_sum(np.array([[mesh.me, -1, 1 << 40]])).tolist()
+    return MpycAggregation(mesh, 1).open_sum(np.array([[mesh.me, -1, 1 << 40]])).tolist()
 
 
 @pytest.mark.parametrize("members", [2, 3, 5])
@@ -156,6 +163,7 @@ def test_noise_on_the_line_disturbs_nobody(authority):
 
 def test_a_lost_member_is_told_at_once(authority):
     def task(mesh):
+        meet(mesh)
         if mesh.me == 2:
             return None
         start = time.monotonic()
@@ -181,6 +189,70 @@ def test_a_silent_member_is_given_up(authority):
     assert attempt([authority.credentials(i) for i in range(2)], task=task)[0] == "given up"
 
 
+def test_a_member_who_leaves_ends_the_sum_at_once(authority):
+    def task(mesh):
+        meet(mesh)
+        if mesh.me == 2:
+            return None
+        start = time.monotonic()
+        with pytest.raises(MemberLost, match="member 2 was lost"):
+            add(mesh)
+        return time.monotonic() - start < 10
+
+    assert attempt([authority.credentials(i) for i in range(3)], patience=20, task=task)[:2] == [True, True]
+
+
+def test_a_member_who_keeps_silent_ends_the_sum(authority):
+    def task(mesh):
+        if mesh.me == 1:
+            time.sleep(2.5)
+            return None
+        with pytest.raises(MemberLost, match="no answer from member 1 within"):
+            add(mesh)
+        return "given up"
+
+    assert attempt([authority.credentials(i) for i in range(2)], task=task)[0] == "given up"
+
+
+class Meddling:
+    """A link that sends something else than MPyC asks for."""
+
+    def __init__(self, link, spoil):
+        self._link, self._spoil = link, spoil
+
+    def send(self, tag, content):
+        self._link.send(tag, self._spoil(content))
+
+    def receive(self, tag):
+        return self._link.receive(tag)
+
+
+class MeddlingMesh:
+    def __init__(self, mesh, spoil):
+        self._mesh = mesh
+        self.links = {peer: Meddling(link, spoil) for peer, link in mesh.links.items()}
+
+    def __getattr__(self, name):
+        return getattr(self._mesh, name)
+
+
+@pytest.mark.parametrize("spoil", [lambda content: content[:-9], lambda content: b"", lambda content: content * 3])
+def test_messages_of_the_wrong_length_end_the_sum(authority, spoil):
+    with_noise = JointSampler(1)
+
+    def task(mesh):
+        if mesh.me == 1:
+            with pytest.raises((MemberLost, ValueError)):
+                MpycAggregation(MeddlingMesh(mesh, spoil), 1).open_sum(np.zeros((1, 5), dtype=np.int64), with_noise)
+            return None
+        with pytest.raises((MemberLost, ValueError), match=r"another plan or version|was lost"):
+            MpycAggregation(mesh, 1).open_sum(np.zeros((1, 5), dtype=np.int64), with_noise)
+        return "refused"
+
+    results = attempt([authority.credentials(i) for i in range(3)], patience=8, task=task)
+    assert results[0] == results[2] == "refused"
+
+
 def test_nobody_there_is_a_sentence(authority):
     with pytest.raises(MemberLost, match="cannot be reached"):
         TlsMesh(0, free_addresses(2), authority.credentials(0), 0.5)
@@ -190,15 +262,3 @@ def test_nobody_there_is_a_sentence(authority):
 def test_addresses_are_host_and_port(address):
     with pytest.raises(ValueError, match="is not host:port"):
         TlsMesh(0, [address, "127.0.0.1:1"])
-
-
-def test_a_message_of_the_wrong_length_is_refused(authority):
-    def task(mesh):
-        if mesh.me == 1:
-            mesh.exchange({0: b"12345678"}, [0])
-            return None
-        with pytest.raises(ValueError, match="8 bytes where 24 were expected"):
-            add(mesh)
-        return "refused"
-
-    assert attempt([authority.credentials(i) for i in range(2)], patience=20, task=task)[0] == "refused"

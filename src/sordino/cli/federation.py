@@ -59,7 +59,7 @@ def init(
     ] = None,
     noise: Annotated[str, typer.Option(help="Who adds it: distributed, committee or joint.")] = "distributed",
     colluders: Annotated[int, typer.Option(help="How many owners may pool all they know.")] = 1,
-    engine: Annotated[str, typer.Option(help="Who adds up: shamir or mpyc.")] = "shamir",
+    engine: Annotated[str, typer.Option(help="Who computes the secure sum: mpyc.")] = "mpyc",
     identifiers: Annotated[
         str, typer.Option(help="A column that tells records apart: the owners count common ones, and show none.")
     ] = "",
@@ -158,10 +158,7 @@ def status(folder: Folder) -> None:
 
     found = status_of(Seat.load(folder))
     story = found.story
-    state = "finished" if found.finished else f"stopped: {story.stopped}" if story.stopped else "under way"
-    if not story.sessions:
-        state = "not begun"
-    say(f"{found.name}: {state}", style="bold")
+    say(f"{found.name}: {found.words}", style="bold")
     say(f"Sums opened: {found.opened} of {found.planned}" + (", one more under way" if story.in_flight else ""))
     say(f"Spent so far: epsilon {found.epsilon:.6g}, by what was opened or may have been")
     if story.seeded:
@@ -181,7 +178,7 @@ def _write(seat: Seat, trained: Trained, out: Path, certificate: Path) -> None:
     else:
         say(trained.certificate.statement, style="bold")
         for sentence in trained.certificate.assumed:
-            say(f"  - {sentence}" + ("" if sentence.endswith(".") else "."))
+            say(f"  - {sentence}.")
     for note in trained.certificate.notes:
         say(f"Note:  {note}")
     say(f"Model: {out}   Certificate: {certificate}")

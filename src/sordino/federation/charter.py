@@ -17,16 +17,16 @@ from typing import Any, Literal, get_args
 
 from sordino import wire
 from sordino.federation.credentials import common_name
-from sordino.federation.field import LIMIT
 from sordino.federation.identity import Face, Identity
+from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.plan import FederationPlan
 from sordino.tabular.schema import Schema
 
 FORMAT = "sordino federation charter"
 VERSION = 1
 
-Engine = Literal["shamir", "mpyc"]
-"""Who computes the secure sum: our own shares, or MPyC's."""
+Engine = Literal["mpyc"]
+"""Who computes the secure sum."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Charter:
     plan: FederationPlan
     schema: Schema
     members: tuple[Member, ...]
-    engine: Engine = "shamir"
+    engine: Engine = "mpyc"
     identifiers: str = ""
     by: int = 0
     signature: str = ""
@@ -56,8 +56,6 @@ class Charter:
     def __post_init__(self) -> None:
         if self.engine not in get_args(Engine):
             raise ValueError(f"engine is {self.engine!r}: it must be one of {', '.join(get_args(Engine))}.")
-        if self.engine == "mpyc" and self.plan.mode != "distributed":
-            raise ValueError(f"MPyC adds up distributed noise only, not {self.plan.mode}: take the engine shamir.")
         if self.plan.schema != schema_digest(self.schema):
             raise ValueError("the plan was made for another schema than the one beside it.")
         trust = self.plan.trust
@@ -78,7 +76,7 @@ class Charter:
         prints = [member.face.fingerprint for member in self.members]
         if len(set(prints)) < len(prints):
             raise ValueError("two members have the same certificate: each needs a key of its own.")
-        self.plan.require_room(LIMIT)
+        self.plan.require_room(MpycAggregation.limit)
 
     def number_of(self, face: Face) -> int:
         """Which member has this certificate."""

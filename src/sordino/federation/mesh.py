@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import queue
+import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -66,39 +66,94 @@ class Rehearsal:
     transcript: list[Message] = field(default_factory=list)
 
     def meshes(self) -> list[ThreadMesh]:
-        pairs = [(i, j) for i in range(self.members) for j in range(self.members)]
-        boxes: Boxes = {pair: queue.SimpleQueue() for pair in pairs}
-        return [ThreadMesh(self, me, boxes) for me in range(self.members)]
+        meshes = [ThreadMesh(self, me) for me in range(self.members)]
+        for one in meshes:
+            for other in meshes:
+                if one is not other:
+                    one.links[other.me] = ThreadLink(one, other)
+        return meshes
 
     def seen_by(self, coalition: set[int]) -> list[Message]:
         """Every message that one of the coalition received from somebody outside it."""
         return [m for m in self.transcript if m.receiver in coalition and m.sender not in coalition]
 
 
-Boxes = dict[tuple[int, int], queue.SimpleQueue[bytes]]
-
-
 class ThreadMesh:
-    """One member of a rehearsal."""
+    """One member of a rehearsal, with the event loop of its own that MPyC's runtime needs."""
 
-    def __init__(self, rehearsal: Rehearsal, me: int, boxes: Boxes) -> None:
-        self._rehearsal, self._boxes = rehearsal, boxes
-        self.me = me
+    def __init__(self, rehearsal: Rehearsal, me: int) -> None:
+        self.rehearsal, self.me = rehearsal, me
         self.members = rehearsal.members
+        self.patience = rehearsal.patience
         self.traffic = Traffic()
+        self.links: dict[int, ThreadLink] = {}
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._parted = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._serve, args=(self._loop,), daemon=True).start()
+            return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        # MPyC stops the loop when one of its tasks fails
+        while not self._parted:
+            loop.run_forever()
+        loop.close()
+
+    def run(self, task: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(task, self.loop).result()
 
     def exchange(self, outgoing: Mapping[int, bytes], senders: Sequence[int]) -> dict[int, bytes]:
+        tag = -1 - self.traffic.rounds
         for receiver, content in outgoing.items():
-            self._rehearsal.transcript.append(Message(self.traffic.rounds, self.me, receiver, content))
-            self._boxes[self.me, receiver].put(content)
+            self.links[receiver].send(tag, content)
         self.traffic.count(outgoing)
+        return self.run(self._heard(tag, senders))
+
+    async def _heard(self, tag: int, senders: Sequence[int]) -> dict[int, bytes]:
         try:
-            return {sender: self._boxes[sender, self.me].get(timeout=self._rehearsal.patience) for sender in senders}
-        except queue.Empty:
-            raise MemberLost(f"a member did not answer within {self._rehearsal.patience:g} seconds.") from None
+            async with asyncio.timeout(self.patience):
+                boxes = {sender: self.links[sender].receive(tag) for sender in senders}
+                return {sender: box if isinstance(box, bytes) else await box for sender, box in boxes.items()}
+        except TimeoutError:
+            raise MemberLost(f"a member did not answer within {self.patience:g} seconds.") from None
 
     def close(self) -> None:
-        pass
+        self._parted = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+class ThreadLink:
+    """Labelled messages from one member of a rehearsal to another, and back."""
+
+    def __init__(self, mine: ThreadMesh, other: ThreadMesh) -> None:
+        self._mine, self._other = mine, other
+        self._boxes: dict[int, bytes | asyncio.Future[bytes]] = {}
+
+    def send(self, tag: int, content: bytes) -> None:
+        mine, other = self._mine, self._other
+        mine.rehearsal.transcript.append(Message(mine.traffic.rounds, mine.me, other.me, content))
+        other.loop.call_soon_threadsafe(other.links[mine.me].deliver, tag, content)
+
+    def deliver(self, tag: int, content: bytes) -> None:
+        waiting = self._boxes.pop(tag, None)
+        if isinstance(waiting, asyncio.Future):
+            if not waiting.done():
+                waiting.set_result(content)
+        else:
+            self._boxes[tag] = content
+
+    def receive(self, tag: int) -> bytes | asyncio.Future[bytes]:
+        box = self._boxes.pop(tag, None)
+        if box is None:
+            box = self._boxes[tag] = self._mine.loop.create_future()
+        return box
 
 
 def together(tasks: Sequence[Callable[[], T]]) -> list[T]:

@@ -1,28 +1,30 @@
-r"""A secure sum by MPyC (Schoenmakers), on our links: a second implementation of the same protocol.
+r"""A secure sum by MPyC (Schoenmakers), on our links.
 
-Nineteen coordinates share one element of the field of 2^1279 - 1, in lanes of 64 bits:
+    round 1    every member shares its value among all, with polynomials of degree t
+    round 2    every member sends its share of the sum to t others, who then have t + 1 shares and the sum
+
+t members see t shares of each value, which are uniform, and the polynomial of the sum, whose other coefficients are
+uniform too: nothing but the sum. Nineteen coordinates share one element of the field of 2^1279 - 1, in lanes:
 
     element = sum_l x_l 2^(64 l)  mod p,       |sum over the members of x_l| < 2^63,
 
 so that sums of elements are sums of lanes. A lane that overflows spills into the next one, which is a function of the
-sums as well. MPyC's arrays are not used: it reads them from the network with pickle, which lets a member run any
-program on the others. Its lists of field elements travel as plain bytes.
+sums as well. Beside joint noise, whose products need a field of their own, coordinates are elements by themselves.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.federation.joint import JointSampler
 from sordino.federation.mesh import Traffic
-
-if TYPE_CHECKING:
-    from sordino.federation.tls import TlsMesh
+from sordino.federation.mpyc_joint import PRIME, MpycArithmetic
+from sordino.federation.mpyc_runtime import Engine, LoopMesh
+from sordino.federation.trust import Trust
 
 Whole = NDArray[np.int64]
 
@@ -38,7 +40,7 @@ class MpycAggregation:
 
     limit = 1 << 62
 
-    def __init__(self, mesh: TlsMesh, tolerates: int) -> None:
+    def __init__(self, mesh: LoopMesh, tolerates: int) -> None:
         if not 1 <= tolerates < mesh.members:
             raise ValueError(
                 f"{mesh.members} members and {tolerates} who may pool what they saw: between 1 and {mesh.members - 1} "
@@ -49,7 +51,16 @@ class MpycAggregation:
         self.local = (mesh.me,)
         self.holders = tuple(range(mesh.members))
         self.tolerates = tolerates
-        self._runtime, self._element = mesh.run(_runtime(mesh, tolerates))
+        self._engine = Engine(mesh, tolerates)
+        from mpyc import finfields
+
+        self._wide: Any = finfields.GF(MODULUS)
+        self._array: Any = finfields.GF(PRIME).array
+
+    @staticmethod
+    def among(trust: Trust, mesh: LoopMesh) -> MpycAggregation:
+        """For the members and the coalitions of `trust`; parts are hidden from every single member in any case."""
+        return MpycAggregation(mesh, max(1, trust.coalition(range(trust.members))))
 
     @property
     def traffic(self) -> Traffic:
@@ -62,46 +73,44 @@ class MpycAggregation:
         return tuple(message if i == self._mesh.me else heard[i] for i in range(self.members))
 
     def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
-        if joint is not None:
-            raise ValueError("joint noise is drawn by ShamirAggregation; MPyC's coins take seconds for 100 numbers.")
         (value,) = np.asarray(values, dtype=np.int64)
-        elements = packed(value.reshape(-1))
-        opened = self._mesh.run(self._open(elements))
-        # shares to all others, and one message to each of `tolerates` others to open the sum
-        message = bytes(_BYTES * len(elements))
-        self.traffic.count(dict.fromkeys(range(self.members - 1), message))
-        self.traffic.count(dict.fromkeys(range(self.tolerates), message))
-        return unpacked(opened, value.size).reshape(value.shape)
-
-    async def _open(self, elements: list[int]) -> list[int]:
-        inputs = await self._runtime.input([self._element(element) for element in elements])
-        totals = [sum(column[1:], column[0]) for column in zip(*inputs, strict=True)]
-        return [int(total.value) for total in await self._runtime.output(totals)]
+        flat = value.reshape(-1)
+        opened = self._summed(flat) if joint is None else self._with_noise(flat, joint)
+        return opened.reshape(value.shape)
 
     def close(self) -> None:
         self._mesh.close()
 
+    def _summed(self, value: Whole) -> Whole:
+        return unpacked(self._engine.run(self._open_lanes(packed(value))), value.size)
 
-async def _runtime(mesh: TlsMesh, tolerates: int) -> tuple[Any, Any]:
-    """MPyC's runtime on the mesh's links and in its thread."""
-    # importing the runtime reads the command line, which is not MPyC's here, and would log to the standard output
-    arguments, sys.argv = sys.argv, [sys.argv[0], "--no-log"]
-    try:
-        import mpyc
-        from mpyc import asyncoro, finfields
-        from mpyc.runtime import Party, Runtime
-    except ImportError:
-        raise ImportError("MPyC is not installed: pip install 'sordino[federation]'.") from None
-    finally:
-        sys.argv = arguments
-    options = mpyc._get_arg_parser().parse_args([])
-    options.threshold, options.no_prss, options.no_log = tolerates, True, True
-    runtime = Runtime(mesh.me, [Party(i, "", 0) for i in range(mesh.members)], options)
-    runtime._loop = mesh.loop
-    for party in runtime.parties:
-        party.protocol = mesh.links.get(party.pid)
-    asyncoro.runtime = runtime
-    return runtime, finfields.GF(MODULUS)
+    async def _open_lanes(self, elements: list[int]) -> list[int]:
+        self._take_round()
+        inputs = await self._engine.mpc.input([self._wide(element) for element in elements])
+        totals = [sum(column[1:], column[0]) for column in zip(*inputs, strict=True)]
+        self._take_round()
+        return [int(total.value) for total in await self._engine.mpc.output(totals)]
+
+    def _with_noise(self, value: Whole, joint: JointSampler) -> Whole:
+        arithmetic = MpycArithmetic(self._engine, self._mesh.me, self.tolerates, self.members, self._take_round)
+        held = self._engine.run(self._deal(value))
+        noise = joint.shares(value.size, arithmetic).astype(object)
+        opened = self._engine.run(self._open(held + noise))
+        total: Whole = np.where(opened > PRIME // 2, opened - PRIME, opened).astype(np.int64)
+        return total
+
+    async def _deal(self, value: Whole) -> Any:
+        self._take_round()
+        inputs = await self._engine.mpc.input(self._array(value.astype(object)))
+        return sum(part.value for (part,) in inputs)
+
+    async def _open(self, shares: Any) -> Any:
+        self._take_round()
+        return (await self._engine.mpc.output(self._array(shares))).value
+
+    def _take_round(self) -> None:
+        # all members count alike: the number labels the messages of the next exchange
+        self.traffic.rounds += 1
 
 
 def packed(values: Whole) -> list[int]:

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino import wire
-from sordino.federation.field import Words
+from sordino.federation.joint import Words
 
 Whole = NDArray[np.int64]
 

@@ -54,7 +54,7 @@ def propose(
     l2: float = 0.0,
     mode: Mode = "distributed",
     colluders: int = 1,
-    engine: Engine = "shamir",
+    engine: Engine = "mpyc",
     identifiers: str = "",
 ) -> Charter:
     """The charter, not yet signed. `budget` is epsilon, delta (1/n^2 if None) and the relation."""

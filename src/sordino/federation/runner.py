@@ -24,7 +24,7 @@ from sordino.federation.charter import Charter
 from sordino.federation.credentials import Credentials
 from sordino.federation.identity import CERTIFICATE, KEY
 from sordino.federation.lockstep import FederatedOracle, RecordedSum
-from sordino.federation.meeting import be_ready, meet, talk
+from sordino.federation.meeting import Refused, be_ready, meet, talk
 from sordino.federation.mesh import MemberLost
 from sordino.federation.party import RecordHolder, Server
 from sordino.federation.pending import Pending
@@ -103,7 +103,7 @@ def _session(
             enforced=()
             if plan.rows is None
             else (f"rows with a norm above {plan.rows.bound:g} are scaled down to it",),
-            assumed=(*_said(charter), *plan.assumed),
+            assumed=_said(charter),
             notes=_notes(charter, record),
         )
     _finish(charter, aggregation, record, trained)
@@ -154,7 +154,7 @@ def _note_stop(record: Record, error: BaseException) -> None:
     event = record.story.event
     why = str(error) or type(error).__name__
     # a sentence about this owner's own records stays out of what the others may read
-    public = why if isinstance(error, MemberLost) else type(error).__name__
+    public = why if isinstance(error, MemberLost | Refused) else type(error).__name__
     # where the disk fails the record stands as it is: what went wrong first is what the user should read
     with suppress(OSError):
         record.append("stopped", {"why": public, "event": None if event is None else to_json(event)})
@@ -173,6 +173,7 @@ def _said(charter: Charter) -> tuple[str, ...]:
         f"the schema and its bounds ({charter.plan.schema[:16]}) and all settings were chosen without looking at the "
         "records",
         f"the numbers of records are public: {counts}",
+        *(sentence.removesuffix(".") for sentence in charter.plan.assumed),
     )
 
 
@@ -210,7 +211,7 @@ def _reserved(record: Record, plan: Any, ledger: tuple[Path, str] | None) -> Ite
 @contextmanager
 def _connected(seat: Seat, waiting: Waiting) -> Iterator[Aggregation]:
     """Mutual TLS with all members, and the secure sum that the plan names."""
-    from sordino.federation.shamir import ShamirAggregation
+    from sordino.federation.mpyc_engine import MpycAggregation
     from sordino.federation.tls import TlsMesh
 
     folder, charter = seat.identity.folder, seat.charter
@@ -230,12 +231,7 @@ def _connected(seat: Seat, waiting: Waiting) -> Iterator[Aggregation]:
             ) from None
         raise
     try:
-        if charter.engine == "mpyc":
-            from sordino.federation.mpyc_engine import MpycAggregation
-
-            yield MpycAggregation(mesh, charter.plan.trust.coalition(charter.plan.trust.holders))
-        else:
-            yield ShamirAggregation.among(charter.plan.trust, mesh)
+        yield MpycAggregation.among(charter.plan.trust, mesh)
     finally:
         mesh.close()
 

@@ -58,7 +58,7 @@ class SpuAggregation:
 
     def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
         if joint is not None:
-            raise ValueError("joint noise is drawn by ShamirAggregation: SPU's random numbers are not used for noise.")
+            raise ValueError("joint noise is drawn by MpycAggregation: SPU's random numbers are not used for noise.")
         (value,) = np.asarray(values, dtype=np.int64)
         shares = self._ask(b"H", [value.astype("<i8").tobytes()])
         mine = shares[self._mesh.me]

@@ -142,19 +142,25 @@ class TlsMesh:
             raise ValueError(
                 f"{len(credentials.pins)} pinned certificates for {self.members} members: pin all or none."
             )
-        self._credentials, self._patience = credentials, patience
+        self._credentials, self.patience = credentials, patience
         self._arrival = patience if arrival is None else arrival
         self._links: dict[int, Link] = {}
         self._complete = False
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._parted = False
+        self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
         try:
             self.run(self._connect())
         except BaseException:
             self.close()
             raise
+
+    def _serve(self) -> None:
+        # MPyC stops the loop when one of its tasks fails
+        while not self._parted:
+            self._loop.run_forever()
 
     def run(self, task: Coroutine[Any, Any, T]) -> T:
         """Wait for a coroutine of the links' thread."""
@@ -178,13 +184,13 @@ class TlsMesh:
             self._links[receiver].send(tag, content)
         heard = {}
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self.patience):
                 for sender in senders:
                     box = self._links[sender].receive(tag)
                     heard[sender] = box if isinstance(box, bytes) else await box
         except TimeoutError:
             late = ", ".join(str(sender) for sender in senders if sender not in heard)
-            raise MemberLost(f"no answer from member {late} within {self._patience:g} seconds.") from None
+            raise MemberLost(f"no answer from member {late} within {self.patience:g} seconds.") from None
         return heard
 
     def close(self) -> None:
@@ -192,6 +198,7 @@ class TlsMesh:
         if not self._loop.is_running():
             return
         self.run(self._part())
+        self._parted = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -202,7 +209,7 @@ class TlsMesh:
         for link in list(self._links.values()):
             link.close()
         # closing sends what is still waiting
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self.patience
         while not all(link.lost for link in self._links.values()) and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
 
