@@ -61,6 +61,8 @@ def test_the_distance_of_a_gap_bounds_the_true_one(spacing, coarse, fine):
 
 MODES = [
     Trust(2),
+    Trust(2, "distributed", 0),
+    Trust(10, "distributed", 0),
     Trust(3, "distributed", 1),
     Trust(5, "distributed", 2),
     Trust(5, "distributed", 4),
@@ -91,6 +93,7 @@ def test_what_is_done_is_as_private_as_what_was_planned(trust, dim, multiplier):
     [
         (Trust(5, "distributed", 2), math.sqrt(5 / 3)),
         (Trust(10, "distributed", 1), math.sqrt(10 / 9)),
+        (Trust(10, "distributed", 0), 1.0),
         (Trust(4, "committee"), math.sqrt(3 / 2)),
         (Trust(40, "committee"), math.sqrt(3 / 2)),
     ],

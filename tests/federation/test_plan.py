@@ -144,5 +144,8 @@ def test_a_plan_with_the_wrong_things_in_it_is_refused():
 def test_the_certificate_says_on_whom_it_rests():
     (sentence,) = PLAN.assumed
     assert "at most 1 of the 3 owners pool what they know" in sentence
+    (sentence,) = replace(PLAN, colluders=0).assumed
+    assert "holds against everybody outside the federation only" in sentence
+    assert "could take it off" in sentence
     (sentence,) = replace(PLAN, mode="committee").assumed
     assert "at most one of the three servers" in sentence

@@ -147,8 +147,14 @@ class FederationPlan:
     def assumed(self) -> tuple[str, ...]:
         """For the certificate: on whose honesty the guarantee rests."""
         m, t = len(self.owners), self.colluders
+        everybody_outside = (
+            f"the guarantee holds against everybody outside the federation only: each of the {m} owners knows its own "
+            "share of the noise and could take it off, and all of them add theirs"
+        )
         sentence = {
-            "distributed": f"at most {t} of the {m} owners pool what they know; each of the others adds its noise",
+            "distributed": everybody_outside
+            if t == 0
+            else f"at most {t} of the {m} owners pool what they know; each of the others adds its noise",
             "joint": f"at most {t} of the {m} owners pool what they know, and all of them follow the protocol",
             "committee": f"at most one of the three servers pools what it knows with any of the {m} owners",
         }[self.mode]

@@ -20,8 +20,10 @@ SERVERS = 3
 class Trust:
     """Owners are members 0, 1, ..; a committee's servers come behind them.
 
-    `colluders` is how many owners may pool everything they saw, their own noise included: at least one, since an owner
-    knows its own. In a committee any number of owners may do so, together with one server.
+    `colluders` is how many owners may pool everything they saw, their own noise included: one is an owner by itself,
+    which knows its own. Zero, for distributed noise, protects against those outside the federation alone: an owner
+    that takes its own share off is left with less noise than was planned. In a committee any number of owners may pool
+    what they saw, together with one server.
     """
 
     owners: int
@@ -39,11 +41,11 @@ class Trust:
                 f"colluders is {self.colluders}: of a committee's three servers exactly one may collude (with any "
                 "number of owners)."
             )
-        most = (self.owners - 1) // 2 if self.mode == "joint" else self.owners - 1
-        if self.mode != "committee" and not 1 <= self.colluders <= most:
+        fewest, most = (1, (self.owners - 1) // 2) if self.mode == "joint" else (0, self.owners - 1)
+        if self.mode != "committee" and not fewest <= self.colluders <= most:
             raise ValueError(
                 f"colluders is {self.colluders} of {self.owners} owners: {self.mode} noise protects against at least "
-                f"1 (an owner knows what it added itself) and at most {most}."
+                f"{fewest} and at most {most}."
             )
 
     @property
