@@ -32,7 +32,8 @@ def batches_of(kind: Drawn, batch_size: int, records: int) -> Batches:
 def clip_of(problem: Stated, clip: float | None) -> float:
     """C: contributions of a linear model never exceed L, so a larger clip would only be paid for."""
     if isinstance(problem, NetworkProblem):
-        return float(clip or 0.0)
+        assert clip is not None
+        return clip
     L = problem.constants.L
     return L if clip is None else min(L, clip)
 

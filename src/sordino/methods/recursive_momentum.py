@@ -228,12 +228,11 @@ class RecursiveMomentum:
     def _numbers(self, problem: Stated, budget: Budget) -> _Numbers:
         """Theorem 4.4, where nothing else is said."""
         n, G = problem.records, clip_of(problem, self.clip)
-        b0 = self.first_batch or (self.batch_size and min(n, 4 * self.batch_size))
-        if isinstance(problem, NetworkProblem) or None not in (
-            self.steps, self.batch_size, self.step_size, self.difference_clip, self.mix
-        ):  # fmt: skip
-            given = (self.steps, self.step_size, None, self.mix, G, self.difference_clip, b0, self.batch_size)
-            return _Numbers(*given)  # type: ignore[arg-type]
+        T, b, eta, zeta, gamma = self.steps, self.batch_size, self.step_size, self.difference_clip, self.mix
+        b0 = self.first_batch if b is None else self.first_batch or min(n, 4 * b)
+        if not (T is None or b is None or b0 is None or eta is None or zeta is None or gamma is None):
+            return _Numbers(T, eta, None, gamma, G, zeta, b0, b)
+        assert not isinstance(problem, NetworkProblem)
         problem.require("recursive momentum without step size, clips, mix, batch size and steps", "smooth")
         beta, spread = problem.constants.beta, problem.dim * math.log(1 / budget.delta)
         F, n_eps = problem.loss.at_zero, n * budget.epsilon
@@ -242,18 +241,16 @@ class RecursiveMomentum:
                 f"{type(problem.loss).__name__} loss has no public bound at zero, which recursive momentum's numbers "
                 "follow from: give it a target bound, or give steps, sizes, clips and mix."
             )
-        zeta = self.difference_clip or math.sqrt(G / n_eps) * (beta * F * spread) ** 0.25
-        T = self.steps or math.ceil(4 * n_eps * math.sqrt(beta * F / spread) / G)
-        b = self.batch_size or min(n, math.ceil(G**2 / zeta))
+        zeta = zeta or math.sqrt(G / n_eps) * (beta * F * spread) ** 0.25
         return _Numbers(
-            steps=T,
-            step_size=self.step_size or 1 / (2 * beta),
-            reach=zeta / beta if self.step_size is None else None,
-            mix=min(1.0, math.sqrt(2) * zeta) if self.mix is None else self.mix,
+            steps=T or math.ceil(4 * n_eps * math.sqrt(beta * F / spread) / G),
+            step_size=eta or 1 / (2 * beta),
+            reach=zeta / beta if eta is None else None,
+            mix=min(1.0, math.sqrt(2) * zeta) if gamma is None else gamma,
             clip=G,
             difference_clip=zeta,
             first_batch=b0 or min(n, math.ceil(G**2 / (zeta**2 * beta * F))),
-            batch_size=b,
+            batch_size=b or min(n, math.ceil(G**2 / zeta)),
         )
 
 
