@@ -103,6 +103,8 @@ def test_an_owner_is_killed_twice(federation, uninterrupted):
         federation.running[name].send_signal(signal.SIGKILL)
         ended = federation.end_all(180)
         assert ended[name][0] == -signal.SIGKILL
+        told = CliRunner().invoke(app, ["federation", "status", "--folder", str(federation.home(name))])
+        assert f"{name}: cut off; run goes on from here" in told.stdout
         for other in set(NAMES) - {name}:
             code, _, errors = ended[other]
             assert code == 2

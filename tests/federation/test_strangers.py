@@ -323,3 +323,18 @@ def test_a_record_that_was_altered_is_not_read(tmp_path):
     path.write_text(path.read_text().replace('"step": 1', '"step": 2', 1))
     ended = federation.take_part("east", waiting=BRIEF)["east"]
     assert "was altered or damaged" in str(ended)
+
+
+def test_a_contribution_that_was_damaged_is_not_replaced_by_another(tmp_path):
+    federation = federation_of(tmp_path)
+    (federation.home("east") / "pending").write_bytes(b'{"step": 0, "shape": [1, 3], "joint": false, "check": ""}\n')
+    ended = federation.take_part("east", waiting=BRIEF)["east"]
+    assert "pending is damaged: without it a step that was cut off could be opened twice" in str(ended)
+
+
+def test_one_folder_has_one_party(tmp_path):
+    federation = federation_of(tmp_path)
+    taken = federation.seat("east")
+    with held(taken.identity, taken.charter.digest):
+        ended = federation.take_part("east", waiting=BRIEF)["east"]
+    assert "another process runs the party of" in str(ended)

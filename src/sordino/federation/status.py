@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from sordino.federation.record import Story, journal_of, read
+from sordino.federation.record import LOCK, Story, is_locked, journal_of, read
 from sordino.federation.seat import Seat
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import flatten
@@ -21,6 +20,8 @@ class Status:
     epsilon: float
     peers: dict[str, str]
     """Every other member's name, and the head of its record when it was met last; empty for never."""
+    running: bool
+    """Whether a process runs the party now."""
 
     @property
     def opened(self) -> int:
@@ -29,6 +30,16 @@ class Status:
     @property
     def finished(self) -> bool:
         return self.story.finished is not None
+
+    @property
+    def words(self) -> str:
+        if self.running:
+            return "under way" if self.story.sessions else "waiting for the others"
+        if self.finished:
+            return "finished"
+        if self.story.stopped:
+            return f"stopped: {self.story.stopped}"
+        return "cut off; run goes on from here" if self.story.sessions else "not begun"
 
 
 def status_of(seat: Seat) -> Status:
@@ -40,4 +51,4 @@ def status_of(seat: Seat) -> Status:
         member.name: story.met.get(number, "") for number, member in enumerate(charter.members) if number != seat.number
     }
     planned = sum(flatten(plan.planned.event)[0].values())
-    return Status(seat.name, story, planned, epsilon if math.isfinite(epsilon) else math.inf, peers)
+    return Status(seat.name, story, planned, epsilon, peers, is_locked(seat.identity.folder / LOCK))
