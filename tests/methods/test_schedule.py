@@ -14,6 +14,7 @@ from sordino.methods.schedule import (
     FEWEST_STEPS,
     MOST_STEPS,
     Descent,
+    added_convexity,
     balanced_batch,
     balanced_descent,
     clip_cost,
@@ -21,6 +22,7 @@ from sordino.methods.schedule import (
     predicted_excess,
 )
 from sordino.penalties import Ridge
+from sordino.privacy.accountants.objective import largest_shift
 from sordino.problem import Problem
 
 R1 = Relation.REPLACE_ONE
@@ -130,6 +132,26 @@ def test_the_expected_radius():
     assert expected_radius(Problem(10, 100, Huber(0.5))) == pytest.approx(15.0)
     # ten classes have ten scores, and a prediction depends on the difference of two
     assert expected_radius(Problem(10, 100, Softmax(10))) == pytest.approx(15.0 * math.sqrt(5))
+
+
+@pytest.mark.parametrize(("records", "epsilon"), [(4000, 1.0), (64_000, 1.0), (64_000, 0.1)])
+def test_the_convexity_added_fits_directions_of_very_different_curvature(records, epsilon):
+    """Eigenvalues that fall by 1.2^-2j, w* spread evenly over them: against the best Lambda_x in hindsight."""
+    problem, R0 = Problem(records, 20, Logistic(), domain=Ball(10.0)), 10.0
+    budget = Budget(epsilon, 1 / records**2)
+    eigenvalues = 1.2 ** (-2.0 * np.arange(20))
+    eigenvalues *= 0.12 / eigenvalues.sum()
+
+    def excess(added):
+        sigma = 2 / largest_shift(epsilon, budget.delta, 0.25 / added) / records
+        ridge = added / records
+        filtered = eigenvalues / (eigenvalues + ridge) ** 2
+        return 0.5 * float(ridge**2 * R0**2 / 20 * filtered.sum() + sigma**2 * filtered.sum())
+
+    planned, predicted = added_convexity(problem, budget, R0)
+    best = min(excess(added) for added in 0.25 / math.expm1(epsilon) * np.geomspace(1.05, 1e4, 200))
+    assert excess(planned) < 3 * best
+    assert 0.3 < predicted / excess(planned) < 3
 
 
 @pytest.mark.parametrize(
