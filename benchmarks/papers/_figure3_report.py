@@ -70,13 +70,14 @@ def _cell(scores: list[float]) -> str:
 
 
 def notes(found: dict[str, Any]) -> str:
-    return f"""Test errors in per cent. *Noise* is the multiplier that the steps after the first have, relative to what
-one record moves; *average* is a moving average over the last thirty iterates or so, which is free. Shortened:
-{found["epochs"]:g} epochs on MNIST and one and a half times as many on CIFAR-10, where the paper has 20 to 100, the
-number of runs in the table where it has 10, and a fifth of the pictures of CIFAR-10, which has the noise of five times
-the epsilon or so. The paper prints CNN5 at epsilon 6, 8 and 10. Its DP-SGD has no momentum and its networks have ReLU;
-tanh is used here for all three. Clips, step sizes and mix are fixed, and were compared on held-out training pictures,
-which is not private (the paper takes the best of a grid, which is not either).
+    return f"""Test errors in per cent. *Noise* is the multiplier of the steps after the first, relative to what one
+record moves; *average* is a moving average over the last thirty iterates or so, which is free.
+
+Shortened: {found["epochs"]:g} epochs on MNIST and one and a half times as many on CIFAR-10 where the paper has 20 to
+100, half of that for DP-SRM, which computes two gradients per record; the number of runs in the table where it has 10;
+and a fifth of the pictures of CIFAR-10, so that noise weighs five times as much. The paper prints CNN5 at epsilon 6, 8
+and 10. Its DP-SGD has no momentum and its networks have ReLU; here all have tanh. Clips, step sizes and mix are fixed,
+and were compared on held-out training pictures, which is not private; neither is the paper's grid.
 """
 
 

@@ -6,6 +6,7 @@ average of them.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import sys
 import time
@@ -122,6 +123,10 @@ class Curve:
         self._average = d * self._average + (1 - d) * w if d else w
         if t + 0.5 >= self._due or t == moment.planned:
             self._due += self.every
+            if self.steps and t - self.steps[-1] < self.every / 2:
+                # the last step, hardly after the last point
+                self.steps.pop()
+                self.last.pop()
             self.steps.append(t)
             self.last.append(self._score(w))
         if t == moment.planned:
@@ -191,8 +196,10 @@ class Runs:
     def run(self, name: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         if name not in self.found:
             found = run()
-            self.found = {**self.found, **_kept(self.name), name: found}
-            keep(self.name, {"runs": self.found}, "torch")
+            with open(RESULTS / f"{self.name}.lock", "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                self.found = {**self.found, **_kept(self.name), name: found}
+                keep(self.name, {"runs": self.found}, "torch")
             print(f"{name}: {found['accuracy'][-1]:.4f}, {found['cpu seconds']:.0f} s", flush=True)
         return self.found[name]
 

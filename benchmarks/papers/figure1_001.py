@@ -1,18 +1,19 @@
 r"""Figure 1 of Zhou, Chen, Hong, Wu & Banerjee 2020: DP-SGD, DP-RMSProp and DP-Adam on MNIST at equal noise.
 
-    python benchmarks/papers/figure1_001.py --data FOLDER [--epochs 8] [--runs 3] [--go-on]
+    python benchmarks/papers/figure1_001.py --data FOLDER [--epochs 5] [--runs 3] [--noise 8,4,2] [--go-on]
 
-About twenty minutes on one core. 784-128-128-10 with ReLU, cross entropy, batches of 128, clip 1, noise of 2, 4 and 8
+About fifteen minutes on one core. 784-128-128-10 with ReLU, cross entropy, batches of 128, clip 1, noise of 2, 4 and 8
 times the clip, as in the paper. Different here:
 
-    epochs      the first 8 of the paper's 100; its step sizes shrink after 30, so these are constant
+    epochs      the first 5 of the paper's 100; its step sizes shrink after 30, so these are constant
     runs        3 of each, 5 in the paper
     batches     Poisson, which is what the paper's epsilon is about; it does not say what it drew
     pixels      scaled by the commonly printed mean and deviation, which are public
     nu, lambda  not printed in the paper: the library's, nu = the noise on a coordinate, lambda = 1; beta = .9, .999
                 (Adam) and .99 (RMSProp)
-    step size   of the paper's grid {.1, .01, .001}, the most accurate after 2 epochs on 50,000 training pictures, as
-                scored on the 10,000 others. The paper takes the least training loss. Both look at records: not private
+    step size   of the paper's grid {.1, .01, .001} and the middle of its best two, the most accurate of runs as long as
+                these on 50,000 training pictures, as scored on the 10,000 others. The paper takes the least training
+                loss. Both look at records: not private
 
 `--go-on` keeps the runs that are in the results file already. Seeds are fixed: nothing here is private.
 """
@@ -77,19 +78,22 @@ def one_run(pictures: Pictures, method: str, z: float, step_size: float, epochs:
     return {"step size": step_size, **train(mlp, pictures, settings, AMPLE, seed, epochs, BATCH, decay=0.999)}
 
 
-def chosen_step_size(runs: Runs, pictures: Pictures, method: str, z: float) -> float:
-    """The best of the grid after two epochs on all but the last sixth of the training pictures, scored on those."""
+def chosen_step_size(runs: Runs, pictures: Pictures, method: str, z: float, epochs: float) -> float:
+    """The best of the grid and of the middle between its best two, on all but the last sixth of the training pictures
+    and scored on those."""
     part = pictures.held_out(len(pictures.y) // 6)
-    scores = [
-        runs.run(f"grid, {method}, {z:g}, {eta:g}", lambda eta=eta: one_run(part, method, z, eta, 2, 100))["accuracy"]
-        for eta in STEP_SIZES
-    ]
-    return STEP_SIZES[int(np.argmax([score[-1] for score in scores]))]
+
+    def score(eta: float) -> float:
+        name = f"grid, {method}, {z:g}, {eta:.2g}"
+        return float(runs.run(name, lambda: one_run(part, method, z, eta, epochs, 100))["accuracy"][-1])
+
+    best, second = sorted(STEP_SIZES, key=score)[:-3:-1]
+    return max(best, second, math.sqrt(best * second), key=score)
 
 
-def measure(runs: Runs, pictures: Pictures, epochs: float, repeats: int) -> None:
-    cases = [(method, z) for z in (8.0, 4.0, 2.0) for method in METHODS]
-    chosen = {(method, z): chosen_step_size(runs, pictures, method, z) for method, z in cases}
+def measure(runs: Runs, pictures: Pictures, noise: list[float], epochs: float, repeats: int) -> None:
+    cases = [(method, z) for z in noise for method in METHODS]
+    chosen = {(method, z): chosen_step_size(runs, pictures, method, z, epochs) for method, z in cases}
     for seed in range(repeats):
         for (method, z), eta in chosen.items():
             name = f"{method}, {z:g}, run {seed}"
@@ -101,12 +105,13 @@ def main() -> None:
 
     parser = argparse.ArgumentParser()
     parser.add_argument("--data")
-    parser.add_argument("--epochs", type=float, default=8)
+    parser.add_argument("--epochs", type=float, default=5)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--noise", default="8,4,2")
     parser.add_argument("--go-on", action="store_true")
     asked = parser.parse_args()
     runs = Runs.going_on(NAME) if asked.go_on else Runs.beginning(NAME)
-    measure(runs, mnist(data_directory()), asked.epochs, asked.runs)
+    measure(runs, mnist(data_directory()), [float(z) for z in asked.noise.split(",")], asked.epochs, asked.runs)
     found = {
         "epochs": asked.epochs,
         "epsilon": {f"{z:g}": costs(z, asked.epochs) for z in NOISE},
