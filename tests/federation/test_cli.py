@@ -116,7 +116,7 @@ def edit(folder, old, new):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--colluders", 3), "colluders is 3 of 3 owners: distributed noise protects against at least 1"),
+        (("--colluders", 3), "colluders is 3 of 3 owners: distributed noise protects against"),
         (("--noise", "joint", "--colluders", 2), "at most 1"),
         (("--noise", "nobody"), "mode is 'nobody'"),
         (("--noise", "committee"), "3 members are listed, and committee noise of 3 owners needs 6"),

@@ -118,7 +118,7 @@ def test_an_owner_is_killed_twice(federation, uninterrupted):
 
 
 def test_an_owner_is_paused_beyond_the_others_patience(federation, uninterrupted):
-    federation.start_all(watch=SLOWLY, patience=8, wait=180)
+    federation.start_all(watch=SLOWLY, patience=15, wait=180)
     federation.wait_for("east", 2, 180)
     federation.running["east"].send_signal(signal.SIGSTOP)
     for name in ("north", "south"):
