@@ -1,0 +1,46 @@
+"""One owner of the run of `ddp_004.py` in ten processes: `python _ddp_member.py me setting`, the setting as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from pathlib import Path
+
+from ddp_004 import holder, load, plan_for
+
+from sordino.federation.agreement import agree
+from sordino.federation.credentials import Credentials
+from sordino.federation.mpyc_engine import MpycAggregation
+from sordino.federation.party import take_part
+from sordino.federation.tls import TlsMesh
+
+
+def main() -> None:
+    me, setting = int(sys.argv[1]), json.loads(sys.argv[2])
+    task = load(Path(setting["data"]), "a9a")
+    plan = plan_for(task, setting["epsilon"], setting["colluders"])
+    steps = plan.planned.steps
+    folder = Path(setting["folder"])
+    credentials = Credentials(folder / f"{me}.crt", folder / f"{me}.key", folder / "authority.crt")
+    aggregation = MpycAggregation.among(plan.trust, TlsMesh(me, setting["addresses"], credentials, 120, 300))
+    agreement = agree(plan, aggregation)
+    aggregation.tell([b"ready"])
+    begun = time.perf_counter()
+    trained = take_part(agreement, lambda: holder(plan, task, me, 0))
+    said = {
+        "seconds": time.perf_counter() - begun,
+        "weights": hashlib.sha256(trained.weights.tobytes()).hexdigest(),
+        "test loss": task.test_loss(trained.weights),
+        "sums": steps,
+        "bytes": aggregation.traffic.sent,
+        "certified": trained.certificate.epsilon,
+        "assumed": list(trained.certificate.assumed),
+    }
+    print(json.dumps(said))
+    aggregation.close()
+
+
+if __name__ == "__main__":
+    main()
