@@ -43,11 +43,11 @@ def tables(found: dict[str, Any], printed: dict[tuple[str, float], float]) -> st
         runs = len(found[_key(rows[0])]["losses"]["t = 0"])
         lines += [
             "",
-            f"{runs} runs each, by all owners in one process, adding up in the open what a secure sum would open. t = 0 "
-            "protects against those outside the federation only. Settings are the best of the grid of table2_004 on "
-            "held-out training records, which looks at records and is not in epsilon; ijcnn1 at .5 was not searched and "
-            "has those of .2. Losses are without the penalty. Different seeds draw different batches, so that even t = 0 "
-            "and one owner of all differ by chance: ± is one standard error.",
+            f"{runs} runs each, by all owners in one process, adding up in the open what a secure sum would open. "
+            "t = 0 protects against those outside the federation only. Settings are the best of the grid of "
+            "table2_004 on held-out training records, which looks at records and is not in epsilon; ijcnn1 at .5 was "
+            "not searched and has those of .2. Losses are without the penalty. Different seeds draw different "
+            "batches, so that even t = 0 and one owner of all differ by chance: ± is one standard error.",
         ]
     if "processes" in found:
         one = found["processes"]
