@@ -2,16 +2,20 @@ r"""How the excess population loss falls with n (Bassily, Feldman, Talwar & Thak
 
     python benchmarks/papers/slopes_003.py [--runs 10] [--most 64000]
 
-A generalised linear model whose population is known: x has norm one and d = 20 directions of weight 1.2^-j,
-P(y = 1) = sigma(<w0, x>) with |w0| = M = 10, minimised over the ball of radius M, epsilon = 1, delta = 1/n^2, every run
-on records of its own. Directions of all curvatures matter, so that every length of a descent leaves something to learn.
-Theorem 3.2 promises
+Populations that are known (`_slopes_worlds`), minimised over the ball of radius M = 10, d = 20, delta = 1/n^2, every
+run on records of its own. Theorems 3.2, 4.4 and 5.3 promise, with
 
-    E loss(w) - min loss  <=  10 M L max( sqrt(d log(1/delta)) / (epsilon n),  1/sqrt(n) ),
+    rate = max( sqrt(d log(1/delta)) / (epsilon n),  1/sqrt(n) ),
 
-a slope of -1/2 against n where the second term rules and -1 where the first does.
+    noisy SGD                 10 M L rate
+    the same on envelopes     24 M L rate
+    objective perturbation     2 M L sqrt( 2/n + 4 d log(1/delta) / (epsilon n)^2 )
 
-One row per method: add (name, loss, method) to METHODS. Seeds are fixed: nothing here is private.
+a slope of -1/2 against n where the second term rules (here epsilon = 1) and -1 where the first does (epsilon = 0.1).
+Slopes are of log mean excess against log n, by least squares over the larger half of the sizes, for the bounds too.
+
+The last part times one gradient of a smoothed loss, in processor seconds: by the closed form of its prox, and by
+descent inside every step, for which section 4 counts n^2 T^2 m gradients. Seeds are fixed: nothing here is private.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import math
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,136 +34,156 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from _results import RESULTS, keep
+from _slopes_report import page, pictures
+from _slopes_worlds import D, M, World
 
 from sordino import Budget, NoisyGradientDescent, NoisySGD, Problem
 from sordino.domains import Ball
-from sordino.losses import Logistic, Loss
+from sordino.losses import Absolute, Hinge, Logistic, MoreauSmoothed, Pinball
+from sordino.methods import ObjectivePerturbation, ProximalSmoothing
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.privacy.randomness import Randomness
 
-D, M, EPSILON = 20, 10.0, 1.0
-W0 = np.full(D, M / math.sqrt(D))
+EPSILONS = (1.0, 0.1)
 SIZES = (500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)
+INNER = (10, 100, 1000, 10_000)
+
+Bound = Callable[[float, int, float], float]
+
+
+def rate(n: int, epsilon: float) -> float:
+    return max(math.sqrt(D * math.log(n**2)) / (epsilon * n), 1 / math.sqrt(n))
+
+
+def theorem_3_2(L: float, n: int, epsilon: float) -> float:
+    return 10 * M * L * rate(n, epsilon)
+
+
+def theorem_4_4(L: float, n: int, epsilon: float) -> float:
+    return 24 * M * L * rate(n, epsilon)
+
+
+def theorem_5_3(L: float, n: int, epsilon: float) -> float:
+    return 2 * M * L * math.sqrt(2 / n + 4 * D * math.log(n**2) / (epsilon * n) ** 2)
 
 
 class Row(NamedTuple):
     name: str
-    loss: Loss
-    method: Callable[[], Any]
+    world: World
+    method: Any
+    bound: Bound | None = None
 
 
-METHODS = (
-    Row("NSGD, theorem", Logistic(), NoisySGD),
-    Row("NSGD, theorem, fixed-size batches", Logistic(), lambda: NoisySGD(sampling="fixed_size")),
-    Row("NSGD, theorem, printed noise", Logistic(), lambda: NoisySGD(calibration="paper")),
-    Row("NSGD, last iterate, balanced", Logistic(), lambda: NoisySGD(release="last", radius=M)),
-    Row("noisy gradient descent", Logistic(), lambda: NoisyGradientDescent(radius=M)),
-)
+def rows() -> list[Row]:
+    logistic, hinge = World("signs", Logistic()), World("signs", Hinge())
+    absolute, pinball = World("numbers", Absolute()), World("numbers", Pinball(0.8))
+    return [
+        Row("logistic, noisy SGD", logistic, NoisySGD(), theorem_3_2),
+        Row("logistic, noisy SGD, fixed-size batches", logistic, NoisySGD(sampling="fixed_size"), theorem_3_2),
+        Row("logistic, noisy SGD, printed noise", logistic, NoisySGD(calibration="paper"), theorem_3_2),
+        Row("logistic, noisy SGD, last iterate, planned", logistic, NoisySGD(release="last", radius=M)),
+        Row("logistic, noisy gradient descent, planned", logistic, NoisyGradientDescent(radius=M)),
+        Row(
+            "logistic, objective perturbation, printed",
+            logistic,
+            ObjectivePerturbation(radius=M, calibration="paper"),
+            theorem_5_3,
+        ),
+        Row("logistic, objective perturbation, planned", logistic, ObjectivePerturbation(radius=M)),
+        *(
+            row
+            for name, world in (("hinge", hinge), ("absolute", absolute), ("pinball 0.8", pinball))
+            for row in (
+                Row(f"{name}, noisy SGD on envelopes", world, ProximalSmoothing(NoisySGD()), theorem_4_4),
+                Row(
+                    f"{name}, noisy SGD on envelopes, printed",
+                    world,
+                    ProximalSmoothing(NoisySGD(calibration="paper")),
+                    theorem_4_4,
+                ),
+                Row(
+                    f"{name}, noisy gradient descent on envelopes, planned",
+                    world,
+                    ProximalSmoothing(NoisyGradientDescent(radius=M)),
+                ),
+                Row(
+                    f"{name}, objective perturbation on envelopes, planned",
+                    world,
+                    ProximalSmoothing(ObjectivePerturbation(radius=M)),
+                ),
+            )
+        ),
+    ]
 
 
-def unit_rows(n: int, rng: np.random.Generator) -> np.ndarray:
-    x = rng.normal(size=(n, D)) * 1.2 ** -np.arange(D)
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
-
-
-def records(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    X = unit_rows(n, rng)
-    return X, np.where(rng.random(n) < 1 / (1 + np.exp(-(X @ W0))), 1.0, -1.0)
-
-
-class Population:
-    """Expected loss by a large sample of x, with both labels at their probabilities."""
-
-    def __init__(self, loss: Loss) -> None:
-        self.X, self.loss = unit_rows(100_000, np.random.default_rng(1)), loss
-        self.positive = 1 / (1 + np.exp(-(self.X @ W0)))
-        self.least = self.minimum()
-
-    def value(self, w: np.ndarray) -> float:
-        a = self.X @ w
-        up, down = (self.loss.value(a, np.full(len(a), sign)) for sign in (1.0, -1.0))
-        return float(np.mean(self.positive * up + (1 - self.positive) * down))
-
-    def minimum(self) -> float:
-        """Over the ball: w0 itself for the logistic loss, else by projected descent on the expected loss."""
-        if isinstance(self.loss, Logistic):
-            return self.value(W0)
-        w, least = W0, self.value(W0)
-        for t in range(2000):
-            a = self.X @ w
-            slopes = self.positive * self.loss.slope(a, np.ones(len(a)))
-            slopes += (1 - self.positive) * self.loss.slope(a, -np.ones(len(a)))
-            w = Ball(M).project(w - M / math.sqrt(t + 1) * (self.X.T @ slopes) / len(a))
-            least = min(least, self.value(w))
-        return least
-
-    def excess(self, w: np.ndarray) -> float:
-        return self.value(w) - self.least
-
-
-def bound(n: int) -> float:
-    return 10 * M * max(math.sqrt(D * math.log(n**2)) / (EPSILON * n), 1 / math.sqrt(n))
-
-
-def measure(row: Row, n: int, runs: int, population: Population) -> list[float]:
-    problem, budget = Problem(n, D, row.loss, domain=Ball(M)), Budget(EPSILON, 1 / n**2)
-    method = row.method()
-    plan = method.plan(problem, budget)
+def measure(row: Row, n: int, epsilon: float, runs: int) -> list[float]:
+    problem, budget = Problem(n, D, row.world.loss, domain=Ball(M)), Budget(epsilon, 1 / n**2)
+    plan = row.method.plan(problem, budget)
     found = []
     for seed in range(runs):
-        X, y = records(n, np.random.default_rng([n, seed]))
+        X, y = row.world.records(n, np.random.default_rng([n, seed]))
         oracle = linear_oracle(X, y, problem, Rows(1.0))
-        found.append(population.excess(method.run(plan, problem, oracle, Randomness.seeded(seed)).weights))
+        weights = row.method.run(plan, problem, oracle, Randomness.seeded(seed)).weights
+        found.append(row.world.excess(weights))
     return found
 
 
-def slope(sizes: list[int], means: list[float]) -> float:
-    """Of log excess against log n, least squares over the larger half of the sizes."""
+def slope(sizes: list[int], means: list[float], errors: list[float] | None = None) -> tuple[float, float]:
+    """Of log mean against log n over the larger half of the sizes, and its standard error."""
     half = len(sizes) // 2
-    return float(np.polyfit(np.log(sizes[half:]), np.log(means[half:]), 1)[0])
+    x = np.log(sizes[half:]) - np.log(sizes[half:]).mean()
+    weights = x / (x @ x)
+    relative = np.array(errors[half:] if errors else [0.0] * len(x)) / np.array(means[half:])
+    return float(weights @ np.log(means[half:])), float(np.sqrt(((weights * relative) ** 2).sum()))
 
 
-def table(found: dict[str, Any], sizes: list[int]) -> str:
-    heads = ("method", *(f"n = {n:,}" for n in sizes), "slope", "seconds")
-    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
-    for name, one in found.items():
-        cells = [name, *(f"{mean:.4f}" for mean in one["mean"]), f"{one['slope']:.2f}", f"{one['seconds']:.0f}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    bounds = [bound(n) for n in sizes]
-    lines.append("| bound | " + " | ".join(f"{b:.3f}" for b in bounds) + f" | {slope(sizes, bounds):.2f} | |")
-    return "\n".join(lines) + "\n"
+def inside(n: int) -> dict[str, Any]:
+    """One gradient of a batch's envelopes at the sizes of Theorem 4.4: closed form, and descent inside the step.
+
+    The inner problem of a record,  min_v phi(<v, x>) + (beta/2)|v - w|^2,  is strongly convex; subgradient steps of
+    2/(beta (k + 1)) from w with weighted averages need no more than that.
+    """
+    world = World("signs", Hinge())
+    problem, budget = Problem(n, D, world.loss, domain=Ball(M)), Budget(1.0, 1 / n**2)
+    plan = ProximalSmoothing(NoisySGD(calibration="paper")).plan(problem, budget)
+    beta, T, m = plan.sharpness, plan.inner.steps, round(plan.inner.sampling.expected_size(n))
+    X, y = world.records(n, np.random.default_rng(7))
+    oracle = linear_oracle(X, y, problem, Rows(1.0)).under(MoreauSmoothed(world.loss, beta))
+    batch, w = np.arange(m), np.full(D, 0.5)
+    exact = oracle.gradient(w, batch) * n / m
+
+    def seconds(what: Callable[[], Any], times: int) -> float:
+        what()
+        took = []
+        for _ in range(times):
+            start = time.process_time()
+            what()
+            took.append(time.process_time() - start)
+        return float(np.median(took))
+
+    found: dict[str, Any] = {"records": n, "steps": T, "batch": m, "beta": beta}
+    found["closed form"] = seconds(lambda: oracle.gradient(w, batch), 200)
+    found["inner"] = []
+    for inner in INNER:
+        descent = partial(_inner_descent, world, X[:m], y[:m], w, beta, inner)
+        gradient, took = descent(), seconds(descent, 1 if inner > 1000 else 5)
+        error = float(np.linalg.norm(gradient - exact))
+        found["inner"].append({"steps": inner, "seconds": took, "error": error})
+    # n^2 T^2 m gradients in all, T m of them side by side in the batch
+    found["hours as counted in section 4"] = (n * T) ** 2 * found["inner"][-1]["seconds"] / INNER[-1] / 3600
+    found["hours by closed form"] = T * found["closed form"] / 3600
+    return found
 
 
-def draw(found: dict[str, Any], sizes: list[int], path: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "sordino"
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6, 3.8))
-    for name, one in found.items():
-        axes.plot(sizes, one["mean"], "o-", ms=3, lw=1, label=name)
-    for power in (-0.5, -1.0):
-        guide = [
-            1.5 * one * (n / sizes[0]) ** power for n in sizes for one in [max(o["mean"][0] for o in found.values())]
-        ]
-        axes.plot(sizes, guide, color="grey", lw=0.6, ls=":")
-        axes.annotate(f"slope {power:g}", (sizes[-1], guide[-1]), fontsize=7, color="grey", ha="right", va="bottom")
-    axes.set(xscale="log", yscale="log", xlabel="n", ylabel="excess population loss")
-    axes.legend(fontsize=7, frameon=False, loc="lower left")
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
-
-
-NOTES = """
-Means over runs on fresh records; epsilon = 1, delta = 1/n^2, d = 20, ball of radius 10. Slopes are over the larger half
-of the sizes. The theorem's T, batch and step give its rate, n^-1/2, some forty times below the bound, and
-Poisson, fixed-size and printed noise hardly differ. Releasing the last iterate of a balanced descent is faster here,
-because this loss is curved and the worst case is not.
-"""
+def _inner_descent(world: World, X: np.ndarray, y: np.ndarray, w: np.ndarray, beta: float, inner: int) -> np.ndarray:
+    v = np.tile(w, (len(y), 1))
+    average = np.zeros_like(v)
+    for k in range(1, inner + 1):
+        g = world.loss.slope((v * X).sum(axis=1), y)[:, None] * X + beta * (v - w)
+        v = v - 2 / (beta * (k + 1)) * g
+        average += 2 * k / (inner * (inner + 1)) * v
+    return beta * (w - average).mean(axis=0)
 
 
 def main() -> None:
@@ -168,26 +193,31 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=SIZES[-1])
     asked = parser.parse_args()
     sizes = [n for n in SIZES if n <= asked.most]
-    populations: dict[Loss, Population] = {}
     found: dict[str, Any] = {}
-    for row in METHODS:
-        start = time.perf_counter()
-        population = populations.setdefault(row.loss, Population(row.loss))
-        runs = [measure(row, n, asked.runs, population) for n in sizes]
-        means = [float(np.mean(one)) for one in runs]
-        found[row.name] = {
-            "mean": means,
-            "standard error": [float(np.std(one) / math.sqrt(len(one))) for one in runs],
-            "slope": slope(sizes, means),
-            "seconds": time.perf_counter() - start,
-        }
-        print(row.name, f"slope {found[row.name]['slope']:.2f}", flush=True)
-    print(table(found, sizes))
-    keep("papers/slopes_003", {"sizes": sizes, "runs": asked.runs, "bound": [bound(n) for n in sizes], **found})
-    text = "# Excess population loss against n (Bassily, Feldman, Talwar & Thakurta 2019)\n\n" + table(found, sizes)
-    text += NOTES + "\n![Excess population loss](slopes_003.svg)\n"
-    (RESULTS / "papers" / "slopes_003.md").write_text(text)
-    draw(found, sizes, RESULTS / "papers" / "slopes_003.svg")
+    for epsilon in EPSILONS:
+        found[f"epsilon = {epsilon:g}"] = these = {}
+        for row in rows():
+            start = time.process_time()
+            runs = [measure(row, n, epsilon, asked.runs) for n in sizes]
+            means = [float(np.mean(one)) for one in runs]
+            errors = [float(np.std(one) / math.sqrt(len(one))) for one in runs]
+            its_slope, uncertain = slope(sizes, means, errors)
+            these[row.name] = one = {
+                "mean": means,
+                "standard error": errors,
+                "slope": its_slope,
+                "slope error": uncertain,
+                "seconds": time.process_time() - start,
+            }
+            if row.bound is not None:
+                L = row.world.loss.lipschitz(1.0, M)
+                one["bound"] = [row.bound(L, n, epsilon) for n in sizes]
+                one["bound slope"] = slope(sizes, one["bound"])[0]
+            print(f"epsilon {epsilon:g}  {row.name:52} slope {its_slope:.2f} +- {uncertain:.2f}", flush=True)
+    figures = {"sizes": sizes, "runs": asked.runs, "slopes": found, "inner descent": inside(8000)}
+    keep("papers/slopes_003", figures)
+    (RESULTS / "papers" / "slopes_003.md").write_text(page(figures))
+    pictures(figures, RESULTS / "papers" / "slopes_003.svg")
 
 
 if __name__ == "__main__":
