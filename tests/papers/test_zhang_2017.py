@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from sordino import Budget, OutputPerturbation, Problem
 from sordino.losses import Huber, Logistic
+from sordino.methods import BassilySmithThakurta
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
@@ -58,6 +61,27 @@ def test_strongly_convex_steps_grow_as_the_printed_seconds(name):
     for grows, tolerance in ((T, 2e-3), (seconds, 0.04)):
         increments = np.diff(grows) / (grows[-1] - grows[0])
         assert increments == pytest.approx(np.diff(logs) / (logs[-1] - logs[0]), rel=tolerance)
+
+
+# runs share their batches, whose part of the mean is not averaged out unless a batch is everybody
+@pytest.mark.parametrize(("batch", "apart"), [(20, 0.6), (400, 0.15)])
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+@pytest.mark.parametrize("loss", [Logistic(), Huber(1.0, 1.0)], ids=lambda loss: type(loss).__name__)
+def test_the_compiled_baseline_runs_what_the_library_plans(loss, mu, batch, apart, monkeypatch):
+    """Last iterates of both on the same plan: the same mean, and the same spread around it, in every coordinate."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks" / "papers")
+    compiled = importlib.import_module("_table3_baseline")
+    problem = Problem(400, 3, loss, penalty=Ridge(mu))
+    X, scores = records(400, 3)
+    y = np.sign(scores) if isinstance(loss, Logistic) else np.clip(scores / 3, -1, 1)
+    method = BassilySmithThakurta(batch, steps=100, radius=1.0)
+    plan = method.plan(problem, Budget(2.0, DELTA))
+    oracle = linear_oracle(X, y, problem, Rows(1.0))
+    ends = method.run(plan, problem, oracle, Randomness.seeded(1), np.zeros((1000, 3))).weights
+    fast = compiled.descend(X, y, problem, plan.steps, batch, plan.noise.std / batch, plan.step_size, 1000, seed=2)
+    assert np.all(np.abs(ends.mean(axis=0) - fast.mean(axis=0)) < apart * ends.std(axis=0))
+    assert fast.std(axis=0) == pytest.approx(ends.std(axis=0), rel=0.1)
+    assert np.linalg.norm(ends.mean(axis=0)) > 3 * ends.std(axis=0).max()
 
 
 def records(n=3000, d=5):
