@@ -14,6 +14,7 @@ import stored
 from sordino.files import Arrays, Table
 from sordino.methods import NoisyGradientDescent
 from sordino.oracle import linear_oracle
+from sordino.oracle.files.partition import Partition
 from sordino.oracle.files.source import InUnits, Labels
 
 SECRET = "4711"
@@ -46,8 +47,8 @@ def test_columns_that_are_not_used_may_differ(tmp_path):
     write(tmp_path / "2.parquet", {"y": [1.0], "c": [3], "d": [4], "a": [5.0]})
     table = Table(tmp_path, "y", ["a"])
     assert table.shape == (3, 1)
-    with table.reader() as reader:
-        X, y = reader.rows(0, 3, None)
+    with Partition.whole(table).read() as blocks:
+        ((_, X, y),) = blocks
     assert X.tolist() == [[1.0], [2.0], [5.0]]
     assert y.tolist() == [1.0, -1.0, 1.0]
 
@@ -193,8 +194,8 @@ def test_missing_numbers_are_not_numbers(tmp_path):
     nan = np.nan
     want = np.array([[1.5, 1, 1, 1, 2], [nan, 2, 0, nan, 4], [2.5, nan, 1, nan, nan], [3.5, 4, nan, 7, 8]])
     for which in (None, np.array([0, 2, 3])):
-        with table.reader() as reader:
-            X, y = reader.rows(0, 4, which)
+        with Partition.whole(table).read(which) as blocks:
+            ((_, X, y),) = blocks
         some = slice(None) if which is None else which
         np.testing.assert_array_equal(X, want[some])
         np.testing.assert_array_equal(y, np.array([1, nan, 3, 4])[some])

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import few_steps
@@ -23,6 +23,7 @@ from sordino.oracle.files.partition import Partition
 from sordino.oracle.files.selection import Selection
 from sordino.oracle.files.source import block_rows
 from sordino.oracle.files.sums import Term, TreeSum
+from sordino.oracle.files.turn import Columns, Turn
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
 
 
@@ -35,6 +36,7 @@ def tree(values, low, high):
     return right if left is None else left if right is None else left + right
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.integers(0, 63), st.floats(-1e9, 1e9), min_size=1), st.sets(st.integers(1, 63), max_size=5))
 def test_sums_do_not_depend_on_who_holds_which_blocks(values, cuts):
     edges = [0, *sorted(cuts), 64]
@@ -54,6 +56,7 @@ def test_the_sum_of_nothing():
     assert TreeSum().total((2, 3)).tolist() == np.zeros((2, 3)).tolist()
 
 
+@settings(deadline=None)
 @given(st.integers(1, 60), st.data())
 def test_selections(records, data):
     block = 16
@@ -202,3 +205,24 @@ def test_answers_from_several_threads_at_once(tmp_path):
         thread.join()
     for answer in got:
         np.testing.assert_array_equal(answer, want)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 5, 16, 17, 40])
+def test_columns_become_rows(kind, width):
+    rng = np.random.default_rng(0)
+    turn = Turn()
+    for lengths in ([1], [70, 1, 200], [40_000], [3]):
+        pieces = [[rng.normal(size=length).astype(kind) for _ in range(width)] for length in lengths]
+        for piece in pieces:
+            for column in piece:
+                column.flags.writeable = False
+        rows = turn(Columns(pieces, np.dtype(kind)))
+        np.testing.assert_array_equal(rows, np.concatenate([np.stack(piece, axis=1) for piece in pieces]))
+        assert rows.dtype == kind
+        assert rows.flags.c_contiguous
+
+
+def test_what_has_rows_already_is_left_alone():
+    X = np.ones((3, 2))
+    assert Turn()(X) is X

@@ -68,8 +68,7 @@ class ParquetTable:
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
     def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        # no threads: the kernels have the other processors
-        yield from self.file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=False)
+        yield from self.file.iter_batches(rows, row_groups=[group], columns=list(columns))
 
     def close(self) -> None:
         self.file.close()
@@ -160,10 +159,10 @@ def list_width(kind: pa.DataType) -> int | None:
     return 1 if is_number(kind) else None
 
 
-def column_into(cells: Any, which: NDArray[np.intp] | None, out: NDArray[Any]) -> None:
-    """A column of numbers or of lists of them, or its cells at `which`, into `out`; nan where nothing is given."""
-    numbers = _lists(cells) if pa.types.is_fixed_size_list(cells.type) else _numbers(cells)[:, None]
-    out[:] = numbers if which is None else numbers[which]
+def numbers_of(cells: Any, which: NDArray[np.intp] | None) -> NDArray[Any]:
+    """A column of numbers or of lists of them, or its cells at `which`; nan where nothing is given."""
+    numbers = _lists(cells) if pa.types.is_fixed_size_list(cells.type) else _numbers(cells)
+    return numbers if which is None else numbers[which]
 
 
 def _lists(cells: Any) -> NDArray[Any]:

@@ -11,22 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Relation
-from sordino.oracle import linear_oracle
 from sordino.oracle.answers import InMemoryOracle
+from sordino.oracle.dense import DenseOracle
 from sordino.oracle.files.ahead import ahead
 from sordino.oracle.files.asks import Ask
 from sordino.oracle.files.selection import Selection
 from sordino.oracle.files.source import Source
 from sordino.oracle.files.sums import Term, TreeSum
-from sordino.oracle.kernels.pool import share
-from sordino.oracle.linear import LinearModel, cut
+from sordino.oracle.files.turn import Turn
+from sordino.oracle.linear import LinearModel
 from sordino.oracle.sampling import Batch
+from sordino.oracle.sparse import SparseOracle
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
-
-_STRIP = 1 << 18
-"""Numbers that a task turns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,22 +95,6 @@ class Partition:
         return total.terms
 
 
-class Turn:
-    """From columns one after the other to rows one after the other, on all processors and into one place."""
-
-    def __init__(self) -> None:
-        self._place: NDArray[Any] = np.empty((0, 0))
-
-    def __call__(self, X: Any) -> Any:
-        if not isinstance(X, np.ndarray) or X.flags.c_contiguous:
-            return X
-        if self._place.shape[0] < len(X):
-            self._place = np.empty(X.shape, dtype=X.dtype)
-        rows, strips = self._place[: len(X)], cut(len(X), X.size // _STRIP)
-        share(lambda number: np.copyto(rows[slice(*strips[number])], X[slice(*strips[number])]), len(strips))
-        return rows
-
-
 class Resident:
     """A partition that is read once and kept. Its answers have the bits of those that are read for."""
 
@@ -156,4 +138,5 @@ def restated(block: InMemoryOracle, model: LinearModel) -> InMemoryOracle:
 
 def held(X: Any, y: Array, model: LinearModel) -> InMemoryOracle:
     """A block in memory. The number of its records is not the problem's: hence the relation under which it need not."""
-    return linear_oracle(X, y, model.problem, model.rows, Relation.ADD_REMOVE)  # type: ignore[return-value]
+    kind = DenseOracle if isinstance(X, np.ndarray) else SparseOracle
+    return kind(X, y, model.problem, model.rows, Relation.ADD_REMOVE)

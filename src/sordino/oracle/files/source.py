@@ -34,7 +34,8 @@ class Reader(Protocol):
     def rows(self, start: int, stop: int, which: Index | None) -> tuple[Any, Array]:
         """Features and targets of records start..stop, or of those at the increasing positions `which` among them.
 
-        A matrix that can be written to may be overwritten by the call after the next two.
+        The features are a matrix, or `Columns` still to be turned into one. A matrix that can be written to may be
+        overwritten by the call after the next two.
         """
         ...
 
@@ -103,6 +104,8 @@ class InUnits:
 
 AS_GIVEN = InUnits()
 
+_FEW = 8
+
 
 @dataclass(frozen=True)
 class Labels:
@@ -113,6 +116,12 @@ class Labels:
 
     def numbers(self, targets: NDArray[Any]) -> Array:
         classes = np.asarray(self.classes)
+        if len(classes) <= _FEW:
+            # a search for every label takes longer than a few comparisons
+            found = np.full(len(targets), np.nan)
+            for label, value in zip(classes, self.values, strict=True):
+                found[targets == label] = value
+            return found
         codes = np.searchsorted(classes, targets).clip(0, len(classes) - 1)
         return np.where(classes[codes] == targets, np.asarray(self.values)[codes], np.nan)
 

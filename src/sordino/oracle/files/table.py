@@ -15,12 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, block_rows, identity, with_coding
+from sordino.oracle.files.turn import Columns
 
 if TYPE_CHECKING:
     from sordino.oracle.files.folder import Cursor, TableFiles
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
+
+_PIECE = 4
+"""Blocks that are decoded at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,28 +131,36 @@ class Table:
 
     @contextmanager
     def reader(self) -> Iterator[TableReader]:
-        with self.files.cursor([*self.names, self.target], self.block) as cursor:
+        # larger pieces than blocks: to decode a few thousand numbers of every column costs as much as twice as many
+        with self.files.cursor([*self.names, self.target], _PIECE * self.block) as cursor:
             yield TableReader(self, cursor)
 
 
 class TableReader:
-    """Gives a matrix as the file has it: column by column, or row by row where a column holds lists."""
+    """Gives the columns as they are decoded; or rows, where a column holds lists and so parts of rows."""
 
     def __init__(self, table: Table, cursor: Cursor) -> None:
         self._table, self._cursor = table, cursor
-        self._columns = list(zip(table.names, np.cumsum([0, *table.widths]), table.widths, strict=False))
-        size, by_column = (min(table.block, table.shape[0]), table.shape[1]), max(table.widths) == 1
-        # three: one in use, one that is ready, one that is being read
-        self._buffers = cycle([np.empty(size, dtype=table.kind, order="F" if by_column else "C") for _ in range(3)])
+        self._places = list(zip(table.names, np.cumsum([0, *table.widths]), table.widths, strict=False))
+        self._buffers: Iterator[NDArray[Any]] | None = None
+        if max(table.widths) > 1:
+            size = min(table.block, table.shape[0]), table.shape[1]
+            # three: one in use, one that is ready, one that is being read
+            self._buffers = cycle([np.empty(size, dtype=table.kind) for _ in range(3)])
 
-    def rows(self, start: int, stop: int, which: Index | None) -> tuple[NDArray[Any], Array]:
-        from sordino.oracle.files.arrow import column_into
+    def rows(self, start: int, stop: int, which: Index | None) -> tuple[Any, Array]:
+        from sordino.oracle.files.arrow import numbers_of
 
         count = stop - start if which is None else len(which)
-        X, y = next(self._buffers)[:count], np.empty(count)
+        X = None if self._buffers is None else next(self._buffers)[:count]
+        y, pieces = np.empty(count), []
         for place, piece, some in self._cursor.slices(start, stop, which):
-            for name, first, width in self._columns:
-                column_into(piece.column(name), some, X[place, first : first + width])
+            if X is None:
+                columns = [numbers_of(piece.column(name), some) for name in self._table.names]
+                pieces.append([np.ascontiguousarray(column, dtype=self._table.kind) for column in columns])
+            else:
+                for name, first, width in self._places:
+                    X[place, first : first + width] = numbers_of(piece.column(name), some).reshape(-1, width)
             targets = piece.column(self._table.target)
             y[place] = self._table.coding.cells(targets if some is None else targets.take(some))
-        return X, y
+        return Columns(pieces, self._table.kind) if X is None else X, y
