@@ -113,8 +113,8 @@ def _trial(model: nn.Module, tape: Tape, loss: Callable[[Any, Any], Tensor], rec
             outputs = model(given)
         except (RuntimeError, TypeError, IndexError, ValueError) as error:
             raise ValueError(
-                f"the model does not take {size} records of shape {tuple(inputs.shape[1:])} and dtype {inputs.dtype}: "
-                f"{error}"
+                f"the model does not take {size} records of shape {tuple(inputs.shape[1:])} and dtype {inputs.dtype} "
+                f"({error}): floats are given to it in its own dtype, whole numbers as they are; convert the data."
             ) from error
         losses = losses_of(loss, outputs, targets, size)
     return Trial(calls, losses, inputs, given._version > 0)
@@ -149,7 +149,10 @@ def _refuse_dependence(sites: list[Site], trial: Trial) -> None:
         return
     edges, axes = zip(*known, strict=True)
     for record in range(MORE):
-        found = torch.autograd.grad(trial.losses[record], edges, retain_graph=True, allow_unused=True)
+        try:
+            found = torch.autograd.grad(trial.losses[record], edges, retain_graph=True, allow_unused=True)
+        except RuntimeError as error:
+            raise ValueError(f"the model's gradient cannot be computed: {error}") from error
         for gradient, axis in zip(found, axes, strict=True):
             if gradient is None:
                 continue

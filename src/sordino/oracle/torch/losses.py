@@ -21,8 +21,8 @@ def losses_of(loss: Callable[[Any, Any], Tensor], outputs: Any, targets: Tensor,
         raise ValueError(f"the loss failed on {_told(outputs, targets)}: a target is out of range.") from None
     except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"the loss failed on {_told(outputs, targets)}: {error} Class numbers are whole (int64), regression targets "
-            "are floats of the outputs' shape."
+            f"the loss failed on {_told(outputs, targets)}: {error} Class numbers are whole (int64), regression "
+            "targets are floats of the outputs' shape."
         ) from error
     if not isinstance(losses, Tensor) or losses.ndim == 0:
         raise ValueError(

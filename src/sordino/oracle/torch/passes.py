@@ -128,14 +128,15 @@ def _books(site: Site, booked: dict[int, Place]) -> Books | None:
 
 
 def _notices(model: nn.Module, apart: list[Place], unused: set[str]) -> list[str]:
-    owners = {
-        id(parameter): f"{name or 'the model'} ({type(layer).__name__})"
+    owners = [
+        (id(parameter), f"{name or 'the model'} ({type(layer).__name__})")
         for name, layer in model.named_modules()
         for parameter in layer.parameters(recurse=False)
-    }
+    ]
     notices = []
     if apart:
-        told = ", ".join(dict.fromkeys(owners[id(place.parameter)] for place in apart))
+        own = {id(place.parameter) for place in apart}
+        told = ", ".join(dict.fromkeys(name for parameter, name in owners if parameter in own))
         notices.append(
             f"these layers have no book-keeping rule, or are used in a way that has none: {told}. Their gradients are "
             "formed record by record with torch.func, which is slower and takes more memory."
