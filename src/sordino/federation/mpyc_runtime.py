@@ -3,8 +3,8 @@
 MPyC keeps one runtime for a process; here each thread of links has its own, so that a rehearsal fits into a process. A
 message that never comes, or is none, would leave MPyC's tasks waiting for ever: `Engine.run` ends them.
 
-MPyC reads arrays from the network with pickle, which lets a member run any program on the others. `mix32_64bit` makes
-them plain bytes, and pickle is taken away from it besides.
+MPyC by itself reads arrays from the network with pickle, which lets a member run any program on the others. Here plain
+words stand in pickle's place; lists of field elements are plain bytes anyway.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import asyncio
 import sys
 import threading
 from collections.abc import Coroutine, Mapping
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from sordino.federation.mesh import MemberLost, Mesh
 
@@ -55,7 +57,7 @@ class Engine:
     async def _begin(self) -> None:
         mpyc, asyncoro, runtime = _imported()
         options = mpyc._get_arg_parser().parse_args([])
-        options.threshold, options.no_prss, options.no_log, options.mix32_64bit = self._tolerates, True, True, True
+        options.threshold, options.no_prss, options.no_log = self._tolerates, True, True
         members = range(self._mesh.members)
         self.mpc = runtime.Runtime(self._mesh.me, [runtime.Party(i, "", 0) for i in members], options)
         self.mpc._loop = self._mesh.loop
@@ -156,14 +158,16 @@ class _OfThisThread:
         setattr(self._here.runtime, name, value)
 
 
-class _NoPickle:
-    """Stands where MPyC looks for pickle."""
+class _PlainWords:
+    """Stands where MPyC looks for pickle: an array of field elements of at most 64 bits is its words, nothing else."""
 
     @staticmethod
-    def _refused(content: Any) -> NoReturn:
-        raise ValueError("nothing that arrives is unpickled.")
+    def dumps(elements: Any) -> bytes:
+        return np.asarray(elements).astype("<u8").tobytes()
 
-    loads = dumps = _refused
+    @staticmethod
+    def loads(content: bytes) -> Any:
+        return np.frombuffer(content, dtype="<u8").astype(object)
 
 
 def _imported() -> tuple[Any, Any, Any]:
@@ -179,5 +183,5 @@ def _imported() -> tuple[Any, Any, Any]:
             sys.argv = arguments
         if not isinstance(asyncoro.runtime, _OfThisThread):
             asyncoro.runtime = _OfThisThread()
-            runtime.pickle = _NoPickle()
+            runtime.pickle = _PlainWords
         return mpyc, asyncoro, runtime
