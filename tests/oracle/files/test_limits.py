@@ -26,7 +26,7 @@ def source(few):
         return Table("few.parquet" if few else "many", "y")
     return Arrays("few.npy" if few else "X.npy", "few_y.npy" if few else "y.npy")
 
-methods = {"descent": NoisyGradientDescent(2), "batches": NoisySGD(3, 2000)}
+methods = {"descent": NoisyGradientDescent(2), "batches": NoisySGD(3, 800)}
 model = PrivateLogisticRegression(row_norm=12.0, classes=[-1, 1], method=methods[method])
 # whatever is loaded and compiled once is not what this is about
 model.fit(source(few=True))
