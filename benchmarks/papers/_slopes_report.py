@@ -20,8 +20,8 @@ Its printed noise is not private under replace-one at such a delta; it is run he
 Planned rows have no theorem. The last iterate of a balanced descent on the logistic loss is two to six times better
 than the theorem's average at n = 64,000, and at epsilon = 1 it falls faster, because this loss is curved and the worst
 case is not. On envelopes at epsilon = 1 it stays where it is from n = 16,000 on: it is limited to 2,000 passes, and a
-sharper loss needs more. Objective perturbation picks its regularisation for a spectrum that falls like a power of j; here it falls like
-1.2^-2j, and where the flattest directions are much flatter than planned for, its noise goes there.
+sharper loss needs more. Objective perturbation picks its regularisation for a spectrum that falls like a power of j;
+here it falls like 1.2^-2j, and where the flattest directions are much flatter than planned for, its noise goes there.
 
 A prox in closed form costs what a gradient costs. A descent inside the step gains a digit for ten times the work, as
 a subgradient method does.
