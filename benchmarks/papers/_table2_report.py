@@ -7,6 +7,8 @@ from typing import Any
 
 NOTES = ""
 
+METHODS = ("DP-GD", "DP-AGD", "RRPSGD", "DP-SRM", "DP-SGD")
+
 Printed = dict[tuple[str, float], dict[str, tuple[float, ...]]]
 """Data set and epsilon to method to test loss, passes, CPU seconds and gradient norm."""
 
@@ -57,7 +59,7 @@ def tables(found: dict[str, Any], printed: Printed, baseline: dict[str, float]) 
                 continue
             epsilon = float(key.split()[1])
             for way, row in sorted(ways.items(), key=lambda item: _order(item[0])):
-                theirs = printed[name, epsilon][way.split(",")[0]]
+                theirs = printed[name, epsilon].get(way.split(",")[0])
                 cells = [
                     f"{epsilon:g}",
                     way,
@@ -67,10 +69,11 @@ def tables(found: dict[str, Any], printed: Printed, baseline: dict[str, float]) 
                     f"{row['passes']:.3g}",
                     f"{row['gradients']:.3g}",
                     f"{row['seconds']:.3g}",
-                    f"{theirs[0]:.4f}",
-                    f"{theirs[3]:.4f}",
-                    f"{theirs[1]}",
-                    f"{theirs[2]:.3g}",
+                    *(
+                        [f"{theirs[0]:.4f}", f"{theirs[3]:.4f}", f"{theirs[1]}", f"{theirs[2]:.3g}"]
+                        if theirs
+                        else 4 * [""]
+                    ),
                 ]
                 lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
@@ -83,7 +86,7 @@ def _data_sets(found: dict[str, Any]) -> list[tuple[str, Any]]:
 
 def _order(way: str) -> tuple[int, int]:
     method, setting = way.split(", ")
-    return ("plan", "grid", "printed").index(setting), ("DP-GD", "DP-AGD", "RRPSGD", "DP-SRM").index(method)
+    return ("plan", "grid", "printed").index(setting), METHODS.index(method)
 
 
 def _loss(row: dict[str, Any]) -> str:

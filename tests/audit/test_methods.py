@@ -38,7 +38,7 @@ from sordino.privacy.audit import audit
 from sordino.privacy.randomness import Randomness
 
 RUNS = 60_000
-POWER = 0.7
+POWER = 0.65
 
 # method, problem, budget, whether the bound is attained on these data sets
 CASES = {

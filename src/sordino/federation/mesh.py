@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -168,10 +169,16 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
             errors.append(error)
 
     threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(len(tasks))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    # a member draws random bits number by number, and every draw lets go of the interpreter: it must come back soon
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(usual)
     if errors:
         raise errors[0]
     return [results[number] for number in range(len(tasks))]
