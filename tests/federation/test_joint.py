@@ -164,7 +164,7 @@ def test_small_weights_times_shares_are_exact():
 
 
 def test_drawn_together_it_has_this_law():
-    size = 3000
+    size = 1500
     meshes = Rehearsal(3).meshes()
     try:
         sums = together(
