@@ -196,8 +196,8 @@ class Runs:
     def run(self, name: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         if name not in self.found:
             found = run()
-            with open(RESULTS / f"{self.name}.lock", "w") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+            with open(RESULTS / f"{self.name}.json", "a") as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
                 self.found = {**self.found, **_kept(self.name), name: found}
                 keep(self.name, {"runs": self.found}, "torch")
             print(f"{name}: {found['accuracy'][-1]:.4f}, {found['cpu seconds']:.0f} s", flush=True)
@@ -206,7 +206,7 @@ class Runs:
 
 def _kept(name: str) -> dict[str, Any]:
     path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text())["runs"] if path.exists() else {}
+    return json.loads(path.read_text())["runs"] if path.exists() and path.stat().st_size else {}
 
 
 def mean_and_spread(curves: Sequence[Sequence[float]]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
