@@ -195,7 +195,8 @@ def test_a_member_who_leaves_ends_the_sum_at_once(authority):
         if mesh.me == 2:
             return None
         start = time.monotonic()
-        with pytest.raises(MemberLost, match="member 2 was lost"):
+        # the first to notice leaves as well, and the other may notice that first
+        with pytest.raises(MemberLost, match=r"member \d was lost"):
             add(mesh)
         return time.monotonic() - start < 10
 
