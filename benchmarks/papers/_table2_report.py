@@ -81,7 +81,7 @@ def tables(found: dict[str, Any], printed: Printed, baseline: dict[str, float]) 
 
 
 def _data_sets(found: dict[str, Any]) -> list[tuple[str, Any]]:
-    return [(name, one) for name, one in found.items() if isinstance(one, dict) and "records" in one]
+    return sorted((name, one) for name, one in found.items() if isinstance(one, dict) and "records" in one)
 
 
 def _order(way: str) -> tuple[int, int]:
