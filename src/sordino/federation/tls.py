@@ -97,8 +97,8 @@ class Link(asyncio.Protocol):
         """Label a message and hand it to the connection."""
         if self.lost:
             raise self._gone()
-        self._transport.write(_FRAME.pack(tag, len(content)))
-        self._transport.write(content)
+        # one record of TLS and one call of the system for both
+        self._transport.writelines((_FRAME.pack(tag, len(content)), content))
         self.nbytes_sent += _FRAME.size + len(content)
 
     def receive(self, tag: int) -> bytes | asyncio.Future[bytes]:

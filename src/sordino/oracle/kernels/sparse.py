@@ -2,7 +2,8 @@
 
 Positions and column numbers come as unsigned integers: signed ones would be tested for being negative at every entry,
 which halves the speed. A single model's products go into two sums, written out: what the compiler unrolls by itself
-looks less far ahead. Several models are taken eight at a time, one cache line per column, and written out as well:
+looks less far ahead, and the entries of later rows are asked for in advance. Several models are taken eight at a
+time, one cache line per column, and written out as well:
 eight sums in an array would go through memory at every entry.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.kernels.native import compiled
+from sordino.oracle.kernels.native import compiled, fetch
 
 Array = NDArray[np.float64]
 Indices = NDArray[Any]
@@ -21,6 +22,8 @@ Indices = NDArray[Any]
 SOUND, DUPLICATES, BROKEN = range(3)
 GROUP = 8
 ONE, TWO = np.uint64(1), np.uint64(2)
+# entries of a cache line, and how many entries ahead it is asked for
+LINE, AHEAD = np.uint64(8), np.uint64(512)
 
 
 @compiled
@@ -45,6 +48,15 @@ def structure(indptr: Indices, indices: Indices, seen: NDArray[np.int64]) -> int
 
 
 @compiled
+def bring(data: NDArray[Any], indices: Indices, start: int, stop: int) -> None:
+    """Ask for the entries start..stop, which a later row needs, while this row waits for its weights."""
+    while start < stop:
+        fetch(data, start)
+        fetch(indices, start)
+        start += LINE
+
+
+@compiled
 def dots(
     data: NDArray[Any], indices: Indices, indptr: Indices, index: NDArray[np.intp], start: int, w: Array, out: Array
 ) -> None:
@@ -53,6 +65,7 @@ def dots(
         i = start + k if index.size == 0 else index[start + k]
         q = np.uint64(indptr[i])
         end = np.uint64(indptr[i + 1])
+        bring(data, indices, q + AHEAD, end + AHEAD)
         pairs = q + (((end - q) >> ONE) << ONE)
         even = 0.0
         odd = 0.0
@@ -84,6 +97,7 @@ def columns(data: NDArray[Any], indices: Indices, indptr: Indices, start: int, s
     for j in range(start, stop):
         q = np.uint64(indptr[j])
         end = np.uint64(indptr[j + 1])
+        bring(data, indices, q + AHEAD, end + AHEAD)
         pairs = q + (((end - q) >> ONE) << ONE)
         even = 0.0
         odd = 0.0
