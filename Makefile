@@ -9,7 +9,7 @@ READY := $(ENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(ENV)/bin/python -m pytest -n auto --dist worksteal
 
-.PHONY: help demo test slow audit spu flower lint bench papers
+.PHONY: help demo test slow audit spu flower peers lint bench papers
 
 help:
 	@echo "make demo    train, certify and verify a private model of a real survey; writes demo/report.html"
@@ -17,6 +17,7 @@ help:
 	@echo "make slow    the tests that take more than a few seconds"
 	@echo "make audit   thousands of training runs that measure the privacy loss"
 	@echo "make spu     an environment for SPU, the secure sums of another library, and the tests with it"
+	@echo "make peers   an environment with libraries that benchmarks compare with"
 	@echo "make flower  an environment for Flower, which starts and watches owners, and the test with it"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   every benchmark's table; DATA=folder names the data sets"
@@ -64,6 +65,17 @@ $(FLOWER_ENV)/.ready: pyproject.toml constraints-flower.txt
 
 flower: $(READY) $(FLOWER_ENV)/.ready
 	@SORDINO_FLOWER=$(abspath $(FLOWER_ENV)/bin) $(PYTEST) -n0 -m flower
+
+# What benchmarks compare with stands in an environment of its own, beside this library
+PEERS_ENV := .venv-peers
+
+$(PEERS_ENV)/.ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }
+	@test -x $(PEERS_ENV)/bin/python || $(PYTHON) -m venv $(PEERS_ENV)
+	@$(PEERS_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch]" opacus==1.6.0
+	@touch $@
+
+peers: $(PEERS_ENV)/.ready
 
 lint: $(READY)
 	@$(ENV)/bin/ruff check --quiet .

@@ -224,13 +224,6 @@ def test_values_of_every_size_are_rounded_and_added_in_whole_numbers(dtype, step
     assert np.array_equal(noise.perturb(value, Randomness.seeded(9)), expected)
 
 
-def test_noise_may_be_drawn_before_the_value_is_known():
-    noise = GaussianNoise(1.0, 1.0, 3)
-    value = np.array([1.0, -2.0, 0.5])
-    ahead = noise.draw((3,), Randomness.seeded(3))
-    assert np.array_equal(noise.add(value, ahead), noise.perturb(value, Randomness.seeded(3)))
-
-
 # ---------------------------------------------------------------- stacks, streams, values
 
 

@@ -103,12 +103,8 @@ class GaussianNoise:
         return _release(value, near, self.draw(value.shape, randomness), self.step)
 
     def draw(self, shape: tuple[int, ...], randomness: Randomness) -> NDArray[np.int64]:
-        """Noise for one value of this shape, in whole steps. It depends on no record: it may be drawn ahead."""
+        """Noise for one value of this shape, in whole steps."""
         return discrete_gaussian(self.std / self.step, shape, randomness.noise)
-
-    def add(self, value: Array, noise: NDArray[np.int64]) -> Array:
-        """The release, written over the noise, so that it cannot serve twice."""
-        return _release(*_checked(value, self.step, self.dim), noise, self.step)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,8 @@ themselves are not formed. A difference takes the two passes at both points.
 from __future__ import annotations
 
 import copy
-import os
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +20,6 @@ from torch import Tensor, nn
 
 from sordino.budget import Relation
 from sordino.oracle.allowed import allow, checked_batch
-from sordino.oracle.kernels.pool import threads
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.torch.checks import checked_places, refuse_mixing
@@ -32,7 +28,6 @@ from sordino.oracle.torch.norms import Share
 from sordino.oracle.torch.passes import Passes
 from sordino.oracle.torch.records import records_of
 from sordino.oracle.torch.workspace import Workspace
-from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem
 
 if TYPE_CHECKING:
@@ -84,15 +79,7 @@ class TorchOracle:
 
     def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
         allow(query, noise, self._relation)
-        if not (isinstance(noise, GaussianNoise) and threads() > 1 and torch.get_num_threads() > 1):
-            return noise.perturb(self._answer(query), randomness)
-        # noise does not wait for the answer: a second thread draws it, the same numbers as otherwise
-        drawn = _helper(os.getpid()).submit(noise.draw, (self._problem.dim,), randomness)
-        try:
-            answer = self._answer(query)
-        finally:
-            wait([drawn])
-        return noise.add(answer, drawn.result())
+        return noise.perturb(self._answer(query), randomness)
 
     def _fits(self) -> None:
         if self._relation is Relation.REPLACE_ONE and len(self._records) != self._problem.records:
@@ -137,12 +124,6 @@ class TorchOracle:
                     f"parameters of shape {np.shape(point)} for a network of {self._problem.dim}: give one flat vector."
                 )
         return points
-
-
-@lru_cache(maxsize=1)
-def _helper(process: int) -> ThreadPoolExecutor:
-    # the process number is the key because threads do not survive a fork
-    return ThreadPoolExecutor(1, thread_name_prefix="sordino-noise")
 
 
 def _shares(query: Gradient | Difference | Recursion) -> list[Share]:
