@@ -1,6 +1,6 @@
 r"""The discrete Gaussian, exactly.    P(k) = exp(-k^2 / 2s^2) / sum_j exp(-j^2 / 2s^2),    k an integer.
 
-The integers are cut into strips of width w, a power of two near s/64 (1 for small s), out to 6.5 s on each side.
+The integers are cut into strips of width w, a power of two near s/100 (1 for small s), out to 6.5 s on each side.
 With a height K, the graph of K exp(-k^2/2s^2) over a strip consists of
 
     a certain part,     below a whole number  m <= K exp(-k^2/2s^2)  for every k in the strip,
@@ -50,7 +50,7 @@ class Grain:
     unit the exponent is below 28: four roundings move it by less than 2^-46, and `exp` adds a few times 2^-53.
     """
 
-    strips_per_scale_bits: int = 6
+    strips: int = 2 ** (COLUMN_BITS - 1) - 1  # on either side, at most
     level_bits: int = 28
     reach: float = 6.5
     slack: float = 2.0**-42
@@ -154,28 +154,31 @@ def draw(strips: Strips, count: int, stream: Stream) -> NDArray[np.int64]:
         count_others = place(block, strips.table, strips.level_bits, strips.width_bits, room)
         found.append(room[:count_others] + first)
 
-    others = np.concatenate(found)
-    if not others.size:
-        return values
-    words = stream.words(3 * others.size)
-    rejected, undecided = np.empty_like(others), np.empty_like(others)
-    rejections, doubts = settle(values, others, words, strips, rejected, undecided)
-    rejected = rejected[:rejections]
-    for k in undecided[:doubts].tolist():
-        value = decide(strips, words[3 * k : 3 * k + 3].tolist(), stream)
+    others, undecided = np.concatenate(found), []
+    while others.size:
+        # three words for an attempt, one more where it is rejected, as about half of them are
+        words = stream.words(4 * others.size)
+        doubts = np.empty((others.size, 2), dtype=np.int64)
+        settled, doubtful = settle(values, others, words, strips, doubts)
+        undecided += [(i, words[at : at + 3].tolist()) for i, at in doubts[:doubtful].tolist()]
+        others = others[settled:]
+    rejected = []
+    for i, attempt in undecided:
+        value = decide(strips, attempt, stream)
         if value is None:
-            rejected = np.append(rejected, others[k])
+            rejected.append(i)
         else:
-            values[others[k]] = value
-    if rejected.size:
-        values[rejected] = draw(strips, rejected.size, stream)
+            values[i] = value
+    if rejected:
+        values[rejected] = draw(strips, len(rejected), stream)
     return values
 
 
 @lru_cache(maxsize=64)
 def cover(scale: float, grain: Grain = DEFAULT_GRAIN) -> Strips:
     """The strips, their areas and the alias table for one scale."""
-    width_bits = max(0, math.frexp(scale)[1] - 1 - grain.strips_per_scale_bits)
+    # w > reach s / strips
+    width_bits = max(0, math.frexp(grain.reach * scale / grain.strips)[1])
     w = 1 << width_bits
     n = math.ceil(grain.reach * scale / w)
 
@@ -240,7 +243,7 @@ def _alias_table(areas: list[int], names: list[int], level_bits: int) -> NDArray
 
 
 def decide(strips: Strips, words: list[int], stream: Stream) -> int | None:
-    """What `settle` does with three words, in exact arithmetic: the value, or None for a rejected attempt."""
+    """What `attempt` does with three words, in exact arithmetic: the value, or None for a rejected attempt."""
     pick, place, fraction = words
     point = pick % int(strips.starts[-1])
     j = bisect_right(strips.starts, point) - 1

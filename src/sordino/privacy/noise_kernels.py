@@ -87,23 +87,32 @@ def place(
 ) -> int:
     """In place: one random word in, one integer out, or its position noted in `others`. Returns how many of those.
 
-    The word's top bits choose a column, the next bits are compared with the column's threshold and choose one of its
-    two strips, the lowest bits are the place inside the strip.
+    The word's top bits choose a column of the table.
     """
     count = 0
-    low = (np.int64(1) << width_bits) - 1
-    shift = np.uint64(64 - COLUMN_BITS - level_bits)
-    levels = (np.int64(1) << level_bits) - 1
-    for i in range(values.size):
-        word = np.uint64(values[i])
-        column = table[word >> np.uint64(64 - COLUMN_BITS)]
-        level = np.int64(word >> shift) & levels
-        strip = (column << (0 if level < (column & 0xFFFFFFFF) else 16)) >> 48
-        values[i] = (strip << width_bits) + (np.int64(word) & low)
-        if strip == OTHER:
-            others[count] = i
-            count += 1
+    columns = np.empty(64, dtype=np.int64)
+    # the look-up and the note by themselves, so that the arithmetic between them is done for four words at once
+    for first in range(0, values.size, columns.size):
+        some = values[first : first + columns.size]
+        for i in range(some.size):
+            columns[i] = table[np.uint64(some[i]) >> np.uint64(64 - COLUMN_BITS)]
+        for i in range(some.size):
+            some[i] = _placed(np.uint64(some[i]), columns[i], level_bits, width_bits)
+        for i in range(some.size):
+            if some[i] >> width_bits == OTHER:
+                others[count] = first + i
+                count += 1
     return count
+
+
+@_kernel
+def _placed(word: np.uint64, column: np.int64, level_bits: int, width_bits: int) -> np.int64:
+    """The bits below the top ones are compared with the column's threshold and choose one of its two strips; the lowest
+    bits are the place inside the strip.
+    """
+    level = np.int64(word >> np.uint64(64 - COLUMN_BITS - level_bits)) & ((np.int64(1) << level_bits) - 1)
+    strip = (column if level < (column & 0xFFFFFFFF) else column << 16) >> 48
+    return np.int64((strip << width_bits) + (np.int64(word) & ((np.int64(1) << width_bits) - 1)))
 
 
 @_kernel
@@ -112,45 +121,61 @@ def settle(
     others: NDArray[np.int64],
     words: NDArray[np.uint64],
     strips: Strips,
-    rejected: NDArray[np.int64],
-    undecided: NDArray[np.int64],
+    doubts: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """One attempt, of three words, for each position in `others`. Accepted ones are written into `values`.
+    """Write into `values` at the positions `others`, in turn, until the words come to an end.
+
+    An attempt takes three words. After a rejected one the next word is placed as every draw begins, and may call for
+    another attempt. Returns how many positions are done with and how many of them are in `doubts`: those whose attempt
+    is undecided, each with where its words begin. The position after the last one done with is due an attempt.
+    """
+    used = 0
+    doubtful = 0
+    for k in range(others.size):
+        while True:
+            if used + 4 > words.size:
+                return k, doubtful
+            verdict, value = attempt(words[used], words[used + 1], words[used + 2], strips)
+            used += 3
+            if verdict == REJECTED:
+                column = strips.table[words[used] >> np.uint64(64 - COLUMN_BITS)]
+                value = _placed(words[used], column, strips.level_bits, strips.width_bits)
+                used += 1
+                if value >> strips.width_bits == OTHER:
+                    continue
+            elif verdict == UNDECIDED:
+                doubts[doubtful] = others[k], used - 3
+                doubtful += 1
+            values[others[k]] = value
+            break
+    return others.size, doubtful
+
+
+ACCEPTED, REJECTED, UNDECIDED = 0, 1, 2
+
+
+@_kernel
+def attempt(pick: np.uint64, low: np.uint64, fraction: np.uint64, strips: Strips) -> tuple[int, np.int64]:
+    """A value where everything but the certain parts was picked, and a verdict on it.
 
     A point is uniform in the uncertain parts laid end to end, strip j from starts[j] to starts[j+1]. It lies at
     y = certain[j] + (point - starts[j]) + fraction above value v, and is accepted when y < height exp(-decay v^2).
-    Notes, and returns how many, the positions `rejected` and the attempts `undecided`: those that double precision
-    cannot tell or that lie beyond the strips.
+    Undecided is what double precision cannot tell and what lies beyond the strips.
     """
-    rejections = 0
-    doubts = 0
-    total = np.uint64(strips.starts[-1])
-    low = (np.int64(1) << strips.width_bits) - 1
-    for k in range(others.size):
-        point = np.int64(words[3 * k] % total)
-        j = strips.guide[point >> strips.guide_bits]
-        while strips.starts[j + 1] <= point:
-            j += 1
-        doubtful = j == strips.certain.size
-        accepted = False
-        if j < strips.certain.size:
-            v = ((strips.first + j) << strips.width_bits) + (np.int64(words[3 * k + 1]) & low)
-            y = float(strips.certain[j] + point - strips.starts[j])
-            y += float(words[3 * k + 2] >> np.uint64(11)) * 2.0**-53
-            top = strips.height * math.exp(-strips.decay * float(v) * float(v))
-            doubtful = abs(y - top) <= strips.slack * (y + top + 1.0)
-            accepted = y < top
-            if accepted:
-                values[others[k]] = v
-        if words[3 * k] > strips.limit:  # so that the remainder above is uniform
-            doubtful, accepted = False, False
-        if doubtful:
-            undecided[doubts] = k
-            doubts += 1
-        elif not accepted:
-            rejected[rejections] = others[k]
-            rejections += 1
-    return rejections, doubts
+    if pick > strips.limit:  # so that the remainder below is uniform
+        return REJECTED, np.int64(0)
+    point = np.int64(pick % np.uint64(strips.starts[-1]))
+    j = strips.guide[point >> strips.guide_bits]
+    while strips.starts[j + 1] <= point:
+        j += 1
+    if j >= strips.certain.size:
+        return UNDECIDED if j == strips.certain.size else REJECTED, np.int64(0)
+    v = ((strips.first + j) << strips.width_bits) + (np.int64(low) & ((np.int64(1) << strips.width_bits) - 1))
+    y = float(strips.certain[j] + point - strips.starts[j]) + float(fraction >> np.uint64(11)) * 2.0**-53
+    top = strips.height * math.exp(-strips.decay * float(v) * float(v))
+    if abs(y - top) <= strips.slack * (y + top + 1.0):
+        return UNDECIDED, v
+    return ACCEPTED if y < top else REJECTED, v
 
 
 @_kernel
