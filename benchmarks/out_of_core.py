@@ -3,7 +3,7 @@
 python benchmarks/out_of_core.py --size 16 --folder FOLDER       16 GB of Parquet, then of arrays; deleted in the end
 
 Every form is measured in a process of its own that may not have more than `--limit` gigabytes to write to. Reading
-and steps take turns. Before each of them the files are dropped from the page cache ("cold"), or not ("warm").
+and steps take turns. Before each of them the files are dropped from the page cache, as files larger than memory are.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def timed(what: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def measure(form: str, folder: Path, cold: bool, limit: float) -> dict[str, Any]:
+def measure(form: str, folder: Path, limit: float) -> dict[str, Any]:
     """In a process of its own: a fit, with the files read in between its steps."""
     resource.setrlimit(resource.RLIMIT_DATA, (int(limit * 2**30),) * 2)
     from sordino import NoisyGradientDescent, PrivateLogisticRegression
@@ -118,11 +118,9 @@ def measure(form: str, folder: Path, cold: bool, limit: float) -> dict[str, Any]
         if started:
             found["step"].append(time.perf_counter() - started[-1])
         for name, read in reads.items():
-            if cold:
-                drop(folder)
-            found[name].append(timed(read))
-        if cold:
             drop(folder)
+            found[name].append(timed(read))
+        drop(folder)
         started.append(time.perf_counter())
 
     model = PrivateLogisticRegression(
@@ -154,10 +152,9 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=2.0, help="gigabytes that a measured process may write to")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--measure", choices=("parquet", "arrays"), help=argparse.SUPPRESS)
-    parser.add_argument("--cold", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.measure:
-        print(json.dumps(measure(given.measure, given.folder, given.cold, given.limit)))
+        print(json.dumps(measure(given.measure, given.folder, given.limit)))
         return
 
     from _results import keep, table
@@ -170,19 +167,16 @@ def main() -> None:
     for form in ("parquet", "arrays"):
         with tempfile.TemporaryDirectory(dir=given.folder) as folder:
             write(form, Path(folder), int(given.size * 1e9 / (4 * FEATURES)))
-            for state in ("cold", "warm"):
-                command = [sys.executable, __file__, "--measure", form, "--folder", folder, "--limit", str(given.limit)]
-                run = subprocess.run(
-                    [*command, *(["--cold"] if state == "cold" else [])], check=True, stdout=subprocess.PIPE, text=True
-                )
-                result = json.loads(run.stdout)
-                figures[f"{form}, {state}"] = result
-                speed = result["gigabytes a second"]
-                lines += [
-                    (f"{form}, {state}: step / read speed", f"{result['step / read speed']:.2f}", f">= {GOAL}"),
-                    (f"{form}, {state}: GB/s of a step, of reading", f"{speed['step']:.2f}, {speed['read']:.2f}", ""),
-                    (f"{form}, {state}: peak resident MB", f"{result['peak resident megabytes']:.0f}", "< 2048"),
-                ]
+            command = [sys.executable, __file__, "--measure", form, "--folder", folder, "--limit", str(given.limit)]
+            run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        result = json.loads(run.stdout)
+        figures[form] = result
+        speed = result["gigabytes a second"]
+        lines += [
+            (f"{form}: step / read speed", f"{result['step / read speed']:.2f}", f">= {GOAL}"),
+            (f"{form}: GB/s of a step, of reading", f"{speed['step']:.2f}, {speed['read']:.2f}", ""),
+            (f"{form}: peak resident MB", f"{result['peak resident megabytes']:.0f}", "< 2048"),
+        ]
     table(lines)
     # a small run shows that it works; how fast it is, a large one
     if given.size >= 1:

@@ -185,7 +185,8 @@ def grids(problem: Problem, passes: dict[str, int]) -> dict[str, list[Any]]:
             for k in (0.5, 1.0, 1.9)
         ],
         "DP-SRM": [
-            srm(n, passes["DP-SRM"], 200, k / beta, C, C / 100, mix, rate=Cosine())
+            srm(n, passes["DP-SRM"], b, k / beta, C, C / 100, mix, rate=Cosine())
+            for b in (200, 800)
             for C in clips
             for k in strides
             for mix in (0.1, 0.3)

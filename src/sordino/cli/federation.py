@@ -187,7 +187,7 @@ def _write(seat: Seat, trained: Trained, out: Path, certificate: Path) -> None:
 
 def _show(charter: Charter) -> None:
     from sordino import wire
-    from sordino.cli.plan import _number, _rows
+    from sordino.cli.plan import shown_number, shown_rows
     from sordino.privacy.events import flatten
 
     plan = charter.plan
@@ -207,8 +207,8 @@ def _show(charter: Charter) -> None:
         "schema (SHA-256)": plan.schema[:16],
         "proposed by": charter.members[charter.by].name,
     }
-    show_table("Plan", ("", ""), [(name, _number(value)) for name, value in facts.items()])
-    show_table(f"Numbers of {facts['method']}", ("", ""), _rows(wire.to_plain(plan.planned)))
+    show_table("Plan", ("", ""), [(name, shown_number(value)) for name, value in facts.items()])
+    show_table(f"Numbers of {facts['method']}", ("", ""), shown_rows(wire.to_plain(plan.planned)))
     owners = {owner.name: str(owner.records) for owner in plan.owners}
     rows = [
         (

@@ -55,17 +55,17 @@ def plan(
         "strong convexity, mu": mu,
         "one record moves the mean gradient by": problem.gradient_sensitivity(relation),
     }
-    show_table("Public facts", ("", ""), [(name, _number(value)) for name, value in facts.items()])
+    show_table("Public facts", ("", ""), [(name, shown_number(value)) for name, value in facts.items()])
     compared = candidates(problem, budget)
     show_table(
         "Methods, by predicted excess risk",
         ("method", "excess risk", "noise", "passes"),
-        [(one.name, *map(_number, (one.excess, one.noise, one.passes))) for one in compared if one.feasible],
+        [(one.name, *map(shown_number, (one.excess, one.noise, one.passes))) for one in compared if one.feasible],
     )
     for one in compared:
         if not one.feasible:
             say(f"Not {one.name}: {one.reason}")
-    show_table(f"Plan of {type(chosen).__name__}", ("", ""), _rows(wire.to_plain(planned)))
+    show_table(f"Plan of {type(chosen).__name__}", ("", ""), shown_rows(wire.to_plain(planned)))
     spent = guarantee(planned.event, budget.delta, relation)
     say(
         f"The {spent.accountant} accountant finds epsilon {spent.epsilon:.6g} at delta {budget.delta:.6g} under "
@@ -112,16 +112,16 @@ def _loss(name: str, classes: int, features: int) -> tuple[Any, Any]:
     raise ValueError(f"loss is {name!r}: it must be logistic, huber or squared.")
 
 
-def _rows(plain: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def shown_rows(plain: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for key, value in plain.items():
         name = f"{prefix}{key.replace('_', ' ')}"
         if isinstance(value, dict):
-            rows += [(name, value["kind"]), *_rows(value, f"{name}: ")]
+            rows += [(name, value["kind"]), *shown_rows(value, f"{name}: ")]
         elif key != "kind":
-            rows.append((name, _number(value)))
+            rows.append((name, shown_number(value)))
     return rows
 
 
-def _number(value: Any) -> str:
+def shown_number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -56,8 +56,8 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
             check_classification_targets(y)
             labels = column_or_1d(y, warn=True)
-            classes, known = _classes(self.classes, labels)
-            targets = _values(classes)[_encode(labels, classes)]
+            classes, known = classes_of(self.classes, labels)
+            targets = _values(classes)[codes_of(labels, classes)]
         self.coef_, self.intercept_, trained = fit_linear(
             features, targets, self._loss(len(classes)), _settings(self), assumed=(known,)
         )
@@ -81,7 +81,7 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         require_own_targets(y)
         if self.classes is None:
             raise ValueError("classes is required for records in files: the labels, which are not read from them.")
-        classes, known = _classes(self.classes, np.empty(0))
+        classes, known = classes_of(self.classes, np.empty(0))
         source = X.coded(Labels(tuple(classes.tolist()), tuple(_values(classes).tolist())))
         _require_known(source.check(), X.shape[0], classes)
         self.n_features_in_ = X.shape[1]
@@ -157,7 +157,7 @@ def _settings(estimator: Any) -> Settings:
     return Settings(**{name: getattr(estimator, name) for name in Settings.__dataclass_fields__})
 
 
-def _classes(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
+def classes_of(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
     if given is not None:
         classes, known = np.unique(np.asarray(given)), "the class labels were given"
         if len(classes) < 2:
@@ -175,7 +175,7 @@ def _classes(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArray
     return classes, "the class labels were read from the records and are taken to be public"
 
 
-def _encode(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     codes = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
     _require_known(int((classes[codes] != labels).sum()), len(labels), classes)
     return codes

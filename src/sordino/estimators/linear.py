@@ -74,7 +74,7 @@ def fit_linear(
         budget,
         method_for(settings.method, problem, budget),
         linear_oracle(X, y, problem, rows, budget.relation),
-        _randomness(settings.random_state),
+        randomness_of(settings.random_state),
         rows=rows,
         enforced=(f"rows with a norm above {rows.bound:g} are scaled down to it", *enforced),
         assumed=(
@@ -82,7 +82,7 @@ def fit_linear(
             counted,
             *assumed,
         ),
-        notes=_earlier_releases(X, y),
+        notes=earlier_releases(X, y),
     )
     coefficients, intercepts = rows.to_raw(trained.weights, loss.outputs)
     return coefficients, intercepts, trained
@@ -128,7 +128,7 @@ def _searched(setting: Setting, problem: Problem, budget: Budget) -> Setting:
     return replace(setting, method=method_for(method, problem, budget))
 
 
-def _randomness(random_state: int | None) -> Randomness:
+def randomness_of(random_state: int | None) -> Randomness:
     if random_state is None:
         return Randomness.system()
     if not isinstance(random_state, numbers.Integral):
@@ -145,7 +145,7 @@ def require_own_targets(y: Any) -> None:
         raise ValueError("records in files bring their targets along, and y was given too: leave it out.")
 
 
-def _earlier_releases(X: Any, y: NDArray[np.float64] | None) -> tuple[str, ...]:
+def earlier_releases(X: Any, y: NDArray[np.float64] | None) -> tuple[str, ...]:
     count = count_release(X, y)
     if count == 1:
         return ()

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sordino.certificate import Certificate
-from sordino.estimators.classifiers import _classes, _encode
+from sordino.estimators.classifiers import classes_of, codes_of
 from sordino.estimators.perceptron import Loss, Settings, cross_entropy, fit_perceptron, logistic, squared
 from sordino.hidden_layers import HiddenLayers
 
@@ -133,8 +133,8 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
-        classes, known = _classes(self.classes, labels)
-        codes = _encode(labels, classes)
+        classes, known = classes_of(self.classes, labels)
+        codes = codes_of(labels, classes)
         if len(classes) == 2:
             self._train(X, codes.astype(np.float32), 1, logistic, assumed=(known,))
         else:

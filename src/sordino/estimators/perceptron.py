@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate
-from sordino.estimators.linear import _earlier_releases, _randomness
+from sordino.estimators.linear import earlier_releases, randomness_of
 from sordino.hidden_layers import ACTIVATIONS, scaled
 from sordino.methods import DPSGD, DPAdam, DPRMSProp, RecursiveMomentum
 from sordino.oracle.rows import Rows
@@ -67,9 +67,9 @@ def fit_perceptron(
     if isinstance(method, str):
         steps = max(1, math.ceil(settings.epochs * records / max(1, batch_size)))
         method = _named(method, settings.clip, settings.step_size, steps)
-    _randomness(settings.random_state)  # refuses what is no seed
+    randomness_of(settings.random_state)  # refuses what is no seed
     sizes = (X.shape[1], *_hidden(settings.hidden_layer_sizes), outputs)
-    notes = _earlier_releases(X, np.asarray(targets, dtype=float))
+    notes = earlier_releases(X, np.asarray(targets, dtype=float))
 
     from sordino.oracle.torch import load_parameters, parameter_vector
     from sordino.torch import fit
