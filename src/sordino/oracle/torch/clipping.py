@@ -5,10 +5,11 @@ out = sum_k share_k sum_i min(1, clip_k / |g_ki|) g_ki,       g_k the gradients 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
+import torch
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms, Share, norms_of
@@ -53,7 +54,7 @@ class Part:
         return Part(self.form, [pair.without(spoiled) for pair in self.pairs], rows)
 
 
-def clipped_sum(out: Tensor, shares: Sequence[Share], notes: Sequence[Notes], work: Workspace) -> None:
+def clipped_sum(out: Mapping[Place, Tensor], shares: Sequence[Share], notes: Sequence[Notes], work: Workspace) -> None:
     """Write the chunk's clipped sum to `out`, but for parameters without gradients, whose places are left alone.
 
     `notes` has the pass at the point and, for differences, the earlier one. A record that is not finite in one of them
@@ -71,7 +72,7 @@ def clipped_sum(out: Tensor, shares: Sequence[Share], notes: Sequence[Notes], wo
     if spoiled is not None:
         parts = [{place: part.without(spoiled) for place, part in found.items()} for found in parts]
     for place in parts[0]:
-        _write(out[place[0] : place[1]], [(w, found[place]) for w, found in zip(weights, parts, strict=True)], work)
+        _write(out[place], [(w, found[place]) for w, found in zip(weights, parts, strict=True)], work)
 
 
 def _write(out: Tensor, weighted: Sequence[tuple[Tensor, Part]], work: Workspace) -> None:
@@ -91,8 +92,17 @@ def _gradients(notes: Notes) -> Iterator[tuple[Entry, list[Pair]]]:
 
 
 def _differences(notes: Sequence[Notes], work: Workspace) -> Iterator[tuple[Entry, list[Pair]]]:
+    # the weight and the bias of a layer share a side, whose difference is one tensor for both, measured once
+    known: dict[tuple[int, int], Tensor] = {}
+
+    def minus(one: Tensor, other: Tensor) -> Tensor:
+        key = (id(one), id(other))
+        if key not in known:
+            known[key] = torch.sub(one, other, out=work.take(*one.shape))
+        return known[key]
+
     for new, old in zip(notes[0].entries, notes[1].entries, strict=True):
-        yield new, moved(new.pair, old.pair, work)
+        yield new, moved(new.pair, old.pair, minus)
 
 
 def _parts(entries: Iterator[tuple[Entry, list[Pair]]], work: Workspace) -> dict[Place, Part]:

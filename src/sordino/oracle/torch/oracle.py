@@ -71,6 +71,7 @@ class TorchOracle:
         self._chunk = self._passes.largest(chunk)
         self._sum: Array | None = None
         self._part = torch.zeros(problem.dim, dtype=self._passes.dtype, device=self._passes.device)
+        self._pieces = {place: self._part[slice(*place)] for place in self._passes.places}
         for notice in self._passes.notices:
             warnings.warn(notice, UserWarning, stacklevel=2)
 
@@ -110,7 +111,7 @@ class TorchOracle:
             return np.zeros(self._problem.dim)
         self._work.reset()
         notes = self._passes.run(points, *self._records.some(which))
-        clipped_sum(self._part, _shares(query), notes, self._work)
+        clipped_sum(self._pieces, _shares(query), notes, self._work)
         part = self._part.cpu()
         return (part if part.dtype in (torch.float32, torch.float64) else part.float()).numpy()
 

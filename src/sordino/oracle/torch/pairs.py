@@ -17,7 +17,7 @@ Norms are bounded from above, so that no record is clipped by a norm that roundi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -81,12 +81,8 @@ class Scale:
         return product if product.ndim == 2 else product.sum(self.axis)
 
 
-def moved(new: Pair, old: Pair, work: Workspace) -> list[Pair]:
+def moved(new: Pair, old: Pair, minus: Callable[[Tensor, Tensor], Tensor]) -> list[Pair]:
     """new - old."""
-
-    def minus(one: Tensor, other: Tensor) -> Tensor:
-        return torch.sub(one, other, out=work.take(*one.shape))
-
     if new.right is None or old.right is None or _same(new.right, old.right):
         return [Pair(minus(new.left, old.left), new.right)]
     if _same(new.left, old.left):

@@ -45,6 +45,7 @@ class Passes:
             view.copy_(place.parameter.detach())
             place.parameter.data = view
         found = open_attention(model, found)
+        self.places = [(place.start, place.stop) for place in found]
         self._tape = Tape(model)
         sample = self._moved(sample)
         layout = layout_of(model, found, self._tape, loss, sample)

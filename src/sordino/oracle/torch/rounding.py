@@ -20,6 +20,7 @@ def lost(terms: int, dtype: torch.dtype = torch.float64) -> float:
     return terms * float(torch.finfo(dtype).tiny)
 
 
+@cache
 def largest_square(clip: float, dtype: torch.dtype) -> float:
     """The largest squared norm of a record that counts: clip / norm must be a number of full precision."""
     widest = clip / float(torch.finfo(dtype).tiny)

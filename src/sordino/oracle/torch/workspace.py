@@ -14,6 +14,7 @@ class Workspace:
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self.dtype, self.device = dtype, device
         self._taken: list[Tensor] = []
+        self._given: list[Tensor] = []
         self._next = 0
         self._scratch: dict[str, Tensor] = {}
 
@@ -23,11 +24,16 @@ class Workspace:
 
     def take(self, *shape: int) -> Tensor:
         """Uninitialised, and nobody else's until the next reset."""
-        if self._next == len(self._taken):
-            self._taken.append(self._room(0))
-        self._taken[self._next] = held = self._large_enough(self._taken[self._next], shape)
+        number = self._next
         self._next += 1
-        return held[: math.prod(shape)].view(shape)
+        if number == len(self._taken):
+            self._taken.append(self._room(0))
+            self._given.append(self._taken[number])
+        # batches of one size ask for the same views again and again
+        if self._given[number].shape != shape:
+            self._taken[number] = held = self._large_enough(self._taken[number], shape)
+            self._given[number] = held[: math.prod(shape)].view(shape)
+        return self._given[number]
 
     def scratch(self, name: str, *shape: int) -> Tensor:
         """Uninitialised, and the caller's until somebody asks for the same name."""
