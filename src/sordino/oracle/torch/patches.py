@@ -84,9 +84,9 @@ class Patches:
         records, groups = len(rows), self._groups
         out = rows.view(records * groups, self._shape[0] // groups, -1)
         for number, (left, right) in enumerate(map(_both, pairs)):
-            image, positions = self._image(right), left[0, 0].numel()
-            patches = work.scratch("patches", records, image.shape[1] * self._kernel[0] * self._kernel[1], positions)
-            torch.ops.aten.im2col.out(image, self._kernel, self._dilation, (0, 0), self._stride, out=patches)
+            seen, positions = self._seen(self._image(right)), left[0, 0].numel()
+            # one copy for all records: PyTorch's im2col sets its threads to work anew for every single one
+            patches = work.scratch("patches", *seen.shape).copy_(seen)
             torch.baddbmm(
                 out,
                 left.reshape(records * groups, -1, positions),
@@ -94,6 +94,15 @@ class Patches:
                 beta=min(number, 1),
                 out=out,
             )
+
+    def _seen(self, image: Tensor) -> Tensor:
+        """(records, channels, kernel height, kernel width, height, width): what every place of the kernel meets."""
+        far = [apart * (width - 1) for width, apart in zip(self._kernel, self._dilation, strict=True)]
+        counts = [(size - d - 1) // s + 1 for size, d, s in zip(image.shape[2:], far, self._stride, strict=True)]
+        records, channels, down, across = image.stride()
+        inside = (self._dilation[0] * down, self._dilation[1] * across)
+        between = (self._stride[0] * down, self._stride[1] * across)
+        return image.as_strided((*image.shape[:2], *self._kernel, *counts), (records, channels, *inside, *between))
 
     def _image(self, right: Tensor) -> Tensor:
         padded = functional.pad(right, self._margin, mode=self._fill) if any(self._margin) else right
