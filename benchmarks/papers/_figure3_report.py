@@ -77,7 +77,7 @@ Shortened: {found["epochs"]:g} epochs on MNIST and one and a half times as many 
 100, half of that for DP-SRM, which computes two gradients per record; the number of runs in the table where it has 10;
 and a fifth of the pictures of CIFAR-10, so that noise weighs five times as much. The paper prints CNN5 at epsilon 6, 8
 and 10. Its DP-SGD has no momentum and its networks have ReLU; here all have tanh. Clips, step sizes and mix are fixed,
-and were changed where a first try showed them too small or too large, which is not private; nor is the paper's grid.
+those of DP-SRM the best of four tried on held-out training pictures, which is not private; nor is the paper's grid.
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 READING = """
-Where 1/sqrt(n) rules (epsilon = 1) a slope of -1/2 is promised, where the privacy term rules (epsilon = 0.1) one towards
+Where 1/sqrt(n) rules (epsilon = 1) a slope of -1/2 is promised; where the privacy term rules (epsilon = 0.1), towards
 -1; a row that is steeper than its bound over these sizes does better than promised. Constants are another matter: the
 last columns show how far the bounds are above what is measured.
 
