@@ -20,7 +20,7 @@ from sordino.privacy.discrete_gaussian import (
     rounding_distance,
 )
 from sordino.privacy.exact_comparison import exp_bounds, lies_below
-from sordino.privacy.noise_kernels import ACCEPTED, REJECTED, UNDECIDED, attempt, place, settle
+from sordino.privacy.noise_kernels import ACCEPTED, AGAIN, REJECTED, UNDECIDED, attempt, place, settle
 from sordino.privacy.randomness import Randomness
 
 SCALES = [
@@ -259,11 +259,18 @@ def test_double_precision_decides_only_what_it_can(scale, relative, verdict):
     assert [value for _, value in found] == outer
 
 
-def test_words_above_the_limit_are_rejected():
+def test_words_above_the_limit_make_no_attempt():
     strips = cover(20.0)._replace(limit=np.uint64(2**63))
-    words = [np.uint64(2**63 + 1), np.uint64(0), np.uint64(0)]
-    assert attempt(*words, strips)[0] == REJECTED
-    assert decide(strips, [int(word) for word in words], Given()) is None
+    assert attempt(np.uint64(2**63 + 1), np.uint64(0), np.uint64(0), strips)[0] == AGAIN
+
+
+def test_the_law_does_not_depend_on_how_many_words_are_above_the_limit():
+    """Half of them here, and few strips, so that uncertain parts drawn too rarely would show."""
+    strips = cover(20.0, Grain(strips=16))
+    rest = int(strips.starts[-1])
+    half = strips._replace(limit=np.uint64(2**63 - 2**63 % rest - 1))
+    assert rest / 2 ** (COLUMN_BITS + strips.level_bits) > 0.05
+    assert pvalue(draw(half, 400_000, Randomness.seeded(12).noise), 20.0) > 1e-3
 
 
 # ---------------------------------------------------------------- the law, measured

@@ -247,7 +247,7 @@ def decide(strips: Strips, words: list[int], stream: Stream) -> int | None:
     pick, place, fraction = words
     point = pick % int(strips.starts[-1])
     j = bisect_right(strips.starts, point) - 1
-    if pick > strips.limit or j > strips.certain.size:
+    if j > strips.certain.size:
         return None
     if j == strips.certain.size:
         return _tail(strips, stream)

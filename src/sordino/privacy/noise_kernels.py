@@ -126,7 +126,8 @@ def settle(
     """Write into `values` at the positions `others`, in turn, until the words come to an end.
 
     An attempt takes three words. After a rejected one the next word is placed as every draw begins, and may call for
-    another attempt. Returns how many positions are done with and how many of them are in `doubts`: those whose attempt
+    another attempt. After words that make no attempt the next three are taken: the draw must not begin anew, or the
+    uncertain parts would be drawn too rarely. Returns how many positions are done with and how many of them are in `doubts`: those whose attempt
     is undecided, each with where its words begin. The position after the last one done with is due an attempt.
     """
     used = 0
@@ -137,6 +138,8 @@ def settle(
                 return k, doubtful
             verdict, value = attempt(words[used], words[used + 1], words[used + 2], strips)
             used += 3
+            if verdict == AGAIN:
+                continue
             if verdict == REJECTED:
                 column = strips.table[words[used] >> np.uint64(64 - COLUMN_BITS)]
                 value = _placed(words[used], column, strips.level_bits, strips.width_bits)
@@ -151,7 +154,7 @@ def settle(
     return others.size, doubtful
 
 
-ACCEPTED, REJECTED, UNDECIDED = 0, 1, 2
+ACCEPTED, REJECTED, UNDECIDED, AGAIN = range(4)
 
 
 @_kernel
@@ -160,10 +163,11 @@ def attempt(pick: np.uint64, low: np.uint64, fraction: np.uint64, strips: Strips
 
     A point is uniform in the uncertain parts laid end to end, strip j from starts[j] to starts[j+1]. It lies at
     y = certain[j] + (point - starts[j]) + fraction above value v, and is accepted when y < height exp(-decay v^2).
-    Undecided is what double precision cannot tell and what lies beyond the strips.
+    Undecided is what double precision cannot tell and what lies beyond the strips. No attempt at all are words whose
+    first is above the limit.
     """
     if pick > strips.limit:  # so that the remainder below is uniform
-        return REJECTED, np.int64(0)
+        return AGAIN, np.int64(0)
     point = np.int64(pick % np.uint64(strips.starts[-1]))
     j = strips.guide[point >> strips.guide_bits]
     while strips.starts[j + 1] <= point:
