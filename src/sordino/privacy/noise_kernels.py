@@ -127,8 +127,9 @@ def settle(
 
     An attempt takes three words. After a rejected one the next word is placed as every draw begins, and may call for
     another attempt. After words that make no attempt the next three are taken: the draw must not begin anew, or the
-    uncertain parts would be drawn too rarely. Returns how many positions are done with and how many of them are in `doubts`: those whose attempt
-    is undecided, each with where its words begin. The position after the last one done with is due an attempt.
+    uncertain parts would be drawn too rarely. Returns how many positions are done with and how many of them are in
+    `doubts`: those whose attempt is undecided, each with where its words begin. The position after the last one done
+    with is due an attempt.
     """
     used = 0
     doubtful = 0
