@@ -166,7 +166,7 @@ def batches(n: int, d: int, rounds: int) -> list[Line]:
     return [faster(label, durations, "batch", "NumPy", "1")]
 
 
-def stack(n: int, d: int, models: int, kind: type, rounds: int) -> list[Line]:
+def stack(n: int, d: int, models: int, kind: type, rounds: int, goal: str) -> list[Line]:
     X, y, w = records(n, d, kind)
     oracle = linear_oracle(X, y, Problem(n, d, Logistic()), Rows(2.0))
     many = np.random.default_rng(1).standard_normal((models, d))
@@ -175,7 +175,7 @@ def stack(n: int, d: int, models: int, kind: type, rounds: int) -> list[Line]:
         {name: lambda: oracle._sum(Gradient(many, CLIP)), "one model": lambda: oracle._sum(Gradient(w, CLIP))}, rounds
     )
     label = f"{n:,} x {d} {np.dtype(kind).name}, per model"
-    return [times(label, durations, name, "one model", "at most 0.25", per=models)]
+    return [times(label, durations, name, "one model", goal, per=models)]
 
 
 def sparse_rows(n: int, d: int, entries: int, rounds: int) -> list[Line]:
@@ -207,7 +207,7 @@ def first_fit() -> list[Line]:
     """A new process with an empty and then a filled cache of compiled kernels."""
     lines = []
     with tempfile.TemporaryDirectory() as cache:
-        for name, goal in (("first fit, nothing compiled", "at most 2 s"), ("first fit, kernels kept", "none")):
+        for name, goal in (("first fit, nothing compiled", "at most 5 s"), ("first fit, kernels kept", "none")):
             run = subprocess.run(
                 [sys.executable, "-c", FIRST_FIT],
                 env=dict(os.environ, NUMBA_CACHE_DIR=cache),
@@ -234,8 +234,8 @@ def main() -> None:
         *dense(32_561, 110, np.float64, 20 * rounds, "at most 2.2"),
         *dense(large, 100, np.float32, rounds, "none"),
         *batches(large, 100, rounds),
-        *stack(large, 100, 100, np.float64, max(3, rounds // 4)),
-        *stack(large, 100, 100, np.float32, max(3, rounds // 4)),
+        *stack(large, 100, 100, np.float64, max(3, rounds // 4), "at most 0.25"),
+        *stack(large, 100, 100, np.float32, max(3, rounds // 4), "none"),
         *sparse_rows(5_000 if quick else 50_000, 47_236, 75, 2 * rounds),
         *first_fit(),
     ]
