@@ -48,7 +48,7 @@ def structure(indptr: Indices, indices: Indices, seen: NDArray[np.int64]) -> int
 
 
 @compiled
-def bring(data: NDArray[Any], indices: Indices, start: int, stop: int) -> None:
+def bring(data: NDArray[Any], indices: Indices, start: np.uint64, stop: np.uint64) -> None:
     """Ask for the entries start..stop, which a later row needs, while this row waits for its weights."""
     while start < stop:
         fetch(data, start)
