@@ -21,7 +21,7 @@ from sordino.privacy.calibrate import calibrate
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 
-RUNS = 60_000
+RUNS = 240_000
 BUDGET = worst_case.budget()
 POWER = 0.7
 

@@ -37,8 +37,8 @@ from sordino.methods import (
 from sordino.privacy.audit import audit
 from sordino.privacy.randomness import Randomness
 
-RUNS = 60_000
-POWER = 0.65
+RUNS = 120_000
+POWER = 0.7
 
 # method, problem, budget, whether the bound is attained on these data sets
 CASES = {
