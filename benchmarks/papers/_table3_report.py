@@ -13,7 +13,8 @@ PRINTED = Path(__file__).parent / "table3_000_printed.csv"
 READING = """
 The laws of Theorems 2 and 3 hold, and the least noise is worth what its square predicts.
 
-With the constants of the original on both sides (paper mode against the reading of 2014) ours is ahead, as in print.
+With the constants of the original on both sides (paper mode against the reading of 2014) ours is ahead, as in print,
+but for a few convex rows of the larger sets.
 The other two readings give the baseline less noise. Run to its end its shrinking steps then average that noise: at
 equal multipliers the variance in a direction of curvature h settles at mu/(2h - mu) times ours, so that for mu > 0
 the baseline is ahead. With the least noise on both sides one release needs less of it than many, and the two are close.
