@@ -206,6 +206,15 @@ def test_a_second_fit_is_a_second_release_and_says_so(binary, monkeypatch):
     assert "release number 2" in second.certificate_.notes[0]
 
 
+def test_another_estimator_on_the_same_records_is_a_release_too():
+    """Whatever their targets are coded as."""
+    X = np.random.default_rng(77).uniform(-1, 1, (300, 3))
+    labels = (X[:, 0] > 0).astype(int)
+    PrivateLogisticRegression(epsilon=1.0, row_norm=2.0, classes=[0, 1]).fit(X, labels)
+    with pytest.warns(PrivacyWarning, match="release number 2"):
+        PrivateHuberRegressor(epsilon=1.0, row_norm=2.0, target_bound=1.0).fit(X, X[:, 1])
+
+
 def test_noise_is_fresh_without_a_seed_and_fixed_with_one(binary):
     X, y = binary
     fresh = [logistic(random_state=None).fit(X, y).coef_ for _ in range(2)]

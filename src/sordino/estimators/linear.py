@@ -82,7 +82,7 @@ def fit_linear(
             counted,
             *assumed,
         ),
-        notes=earlier_releases(X, y),
+        notes=earlier_releases(X),
     )
     coefficients, intercepts = rows.to_raw(trained.weights, loss.outputs)
     return coefficients, intercepts, trained
@@ -145,8 +145,8 @@ def require_own_targets(y: Any) -> None:
         raise ValueError("records in files bring their targets along, and y was given too: leave it out.")
 
 
-def earlier_releases(X: Any, y: NDArray[np.float64] | None) -> tuple[str, ...]:
-    count = count_release(X, y)
+def earlier_releases(X: Any) -> tuple[str, ...]:
+    count = count_release(X)
     if count == 1:
         return ()
     sentence = (

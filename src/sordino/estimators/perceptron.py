@@ -69,7 +69,7 @@ def fit_perceptron(
         method = _named(method, settings.clip, settings.step_size, steps)
     randomness_of(settings.random_state)  # refuses what is no seed
     sizes = (X.shape[1], *_hidden(settings.hidden_layer_sizes), outputs)
-    notes = earlier_releases(X, np.asarray(targets, dtype=float))
+    notes = earlier_releases(X)
 
     from sordino.oracle.torch import load_parameters, parameter_vector
     from sordino.torch import fit
@@ -127,7 +127,10 @@ def _hidden(sizes: Any) -> tuple[int, ...]:
 
 
 def _first_weights(sizes: tuple[int, ...], seed: int | None) -> Array:
-    """Uniform within sqrt(6/(in + out)) (Glorot and Bengio 2010), constants at zero, in PyTorch's order."""
+    """Uniform within sqrt(6/(in + out)) (Glorot and Bengio 2010), constants at zero, in PyTorch's order.
+
+    Where a run starts protects nobody, so this need not come from the generator of the noise.
+    """
     rng = np.random.default_rng(seed)
     parts = []
     for inside, outside in pairwise(sizes):
