@@ -99,8 +99,8 @@ class GaussianNoise:
         return Approximate(Gaussian(self.multiplier), self.dim * rounding_distance(self.std / self.step) * _UP)
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
-        value, near = _checked(value, self.step, self.dim)
-        return _release(value, near, self.draw(value.shape, randomness), self.step)
+        value = _shaped(value, self.dim)
+        return _release(value, self.draw(value.shape, randomness), self.step)
 
     def draw(self, shape: tuple[int, ...], randomness: Randomness) -> NDArray[np.int64]:
         """Noise for one value of this shape, in whole steps."""
@@ -149,11 +149,11 @@ class L2LaplaceNoise:
         return PureDP(self.epsilon)
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
-        value, near = _checked(value, self.step, self.dim)
+        value = _shaped(value, self.dim)
         V = 2 * randomness.noise.generator.standard_gamma((self.dim + 1) / 2, size=math.prod(value.shape[:-1]))
         # a variance of zero is an accident of double precision
         scales = np.maximum(self.scale / self.step * np.sqrt(V), 1.0)
-        return _release(value, near, discrete_gaussian_rows(scales, self.dim, randomness.noise), self.step)
+        return _release(value, discrete_gaussian_rows(scales, self.dim, randomness.noise), self.step)
 
 
 def _check(sensitivity: float, dim: int) -> None:
@@ -179,19 +179,20 @@ def _step(std: float, bits: int) -> float:
     return math.ldexp(1.0, math.frexp(std)[1] - 1 - bits)
 
 
-def _checked(value: Array, step: float, dim: int) -> tuple[Array, bool]:
-    """The value as a contiguous array of fewer than 2^62 steps, and whether there are fewer than 2^50.
-
-    The sentences name no private number.
-    """
-    # single precision is exact as it is
+def _shaped(value: Array, dim: int) -> Array:
+    """The value as a contiguous array of single or double precision; the former is exact as it is."""
     kind = np.float32 if getattr(value, "dtype", None) == np.float32 else np.float64
     value = np.asarray(value, dtype=kind, order="C")
     if value.shape[-1:] != (dim,):
         raise ValueError(f"the value has shape {value.shape}: noise in {dim} dimensions needs (..., {dim}).")
-    largest = max(-float(value.min()), float(value.max())) if value.size else 0.0
-    # what is not a number fails every comparison
-    if not largest < _LARGEST_STEPS * step:
+    return value
+
+
+def _release(value: Array, noise: NDArray[np.int64], step: float) -> Array:
+    """step (round(value / step) + noise), written over the noise. The sentences name no private number."""
+    from sordino.privacy.noise_kernels import add_on_lattice
+
+    if not add_on_lattice(value.reshape(-1), noise.reshape(-1), step, _LARGEST_STEPS):
         if not np.all(np.isfinite(value)):
             raise ValueError(
                 "the value to protect is not finite, nothing was released: check the records for missing or infinite "
@@ -201,12 +202,4 @@ def _checked(value: Array, step: float, dim: int) -> tuple[Array, bool]:
             "the value to protect is more than 2^31 times larger than the noise, nothing was released: check that "
             "every contribution is clipped, and that value and sensitivity are in the same units."
         )
-    return value, largest < 2.0**50 * step
-
-
-def _release(value: Array, near: bool, noise: NDArray[np.int64], step: float) -> Array:
-    """step (round(value / step) + noise), written over the noise."""
-    from sordino.privacy.noise_kernels import add_on_lattice
-
-    add_on_lattice(value.reshape(-1), noise.reshape(-1), step, near)
     return noise.view(np.float64).reshape(value.shape)

@@ -218,28 +218,37 @@ def thin(
 
 
 @_kernel
-def add_on_lattice(value: NDArray[np.floating[Any]], noise: NDArray[np.int64], step: float, near: bool) -> None:
+def add_on_lattice(value: NDArray[np.floating[Any]], noise: NDArray[np.int64], step: float, most: float) -> bool:
     """In place: whole numbers of noise in, the bits of the doubles  step (round(value / step) + noise)  out.
 
-    The step is a power of two, so neither product rounds, unless the sum has more than 53 bits. `near` tells that every
-    value is below 2^50 steps.
+    The step is a power of two, so neither product rounds, unless the sum has more than 53 bits. Returns whether every
+    value is below `most` steps; otherwise the noise is spoiled.
     """
     inverse = 1.0 / step
     for first in range(0, value.size, 2048):
         some, units = value[first : first + 2048], noise[first : first + 2048]
-        if near and _bits(units) < 2**50:
+        small, fits = _sizes(some, units, 2.0**50 * step, most * step)
+        if small:
             _add_small(some, units, inverse, step)
-        else:
+        elif fits:
             _add_any(some, units, inverse, step)
+        else:
+            return False
+    return True
 
 
 @_kernel
-def _bits(units: NDArray[np.int64]) -> np.int64:
-    """At least as large as the magnitude of each, in bits."""
+def _sizes(value: NDArray[np.floating[Any]], units: NDArray[np.int64], near: float, most: float) -> tuple[bool, bool]:
+    """Whether all values are below `near` and all units below 2^50, and whether all values are below `most`."""
+    far = 0
+    beyond = 0
     bits = np.int64(0)
-    for i in range(units.size):
+    for i in range(value.size):
+        # what is not a number fails every comparison
+        far += not abs(value[i]) < near
+        beyond += not abs(value[i]) < most
         bits |= units[i] ^ (units[i] >> 63)
-    return bits
+    return far == 0 and bits < 2**50, beyond == 0
 
 
 @_kernel

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
-BLOCK = 1 << 15
+BLOCK = 1 << 16
 """Words per pass: small enough for the second-level cache, large enough to hide the calls."""
 
 _KEY_BYTES = 32

@@ -8,9 +8,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.kernels.native import compiled
+from sordino.oracle.kernels.native import all_written, compiled, stream_line
 
 Array = NDArray[np.float64]
+
+
+@compiled
+def finite(numbers: Array) -> bool:
+    spoiled = 0
+    for i in range(numbers.size):
+        spoiled += not abs(numbers[i]) < math.inf
+    return spoiled == 0
+
+
+@compiled
+def copy(source: Array, target: NDArray[Any]) -> None:
+    for i in range(source.size):
+        target[i] = source[i]
+
+
+@compiled
+def stream(source: Array, target: NDArray[np.float32]) -> None:
+    """The same for a target that other cores have read from and that begins on a cache line."""
+    lines = source.size // 16 * 16
+    for i in range(0, lines, 16):
+        stream_line(target, source, i)
+    for i in range(lines, source.size):
+        target[i] = source[i]
+    all_written()
 
 
 @compiled

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sordino.oracle.torch import kernels
 from sordino.oracle.torch.attention import open_attention
 from sordino.oracle.torch.clipping import Entry, Notes
 from sordino.oracle.torch.fallback import EachRecord
@@ -21,6 +21,10 @@ from sordino.oracle.torch.losses import losses_of
 from sordino.oracle.torch.pairs import KEEP, Pair, Scale
 from sordino.oracle.torch.parameters import Place, places
 from sordino.oracle.torch.tape import Call, Tape, same_draws
+
+
+LINE = 64
+"""Bytes of a cache line."""
 
 
 class Books(NamedTuple):
@@ -40,6 +44,9 @@ class Passes:
         first = found[0].parameter
         self.dtype, self.device = first.dtype, first.device
         self._flat = torch.empty(found[-1].stop, dtype=self.dtype, device=self.device)
+        here = self.device.type == "cpu" and self.dtype in (torch.float32, torch.float64)
+        self._array = self._flat.numpy() if here else None
+        self._lines = self.dtype == torch.float32 and self._flat.data_ptr() % LINE == 0
         for place in found:
             view = self._flat[place.start : place.stop].view(place.parameter.shape)
             view.copy_(place.parameter.detach())
@@ -73,10 +80,17 @@ class Passes:
         return notes
 
     def _load(self, point: NDArray[np.float64]) -> None:
-        self._flat.copy_(torch.from_numpy(point))
-        # the sum is finite in nearly every case, and spares a look at each
-        if not math.isfinite(self._flat.sum().item()) and not np.isfinite(point).all():
+        point = np.ascontiguousarray(point, dtype=np.float64)
+        if not kernels.finite(point):
             raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
+        if self._array is None:
+            self._flat.copy_(torch.from_numpy(point))
+        elif self._lines and torch.get_num_threads() > 1:
+            # by this thread alone: the point's memory becomes the next noise, and what another core has read is slow to
+            # write to
+            kernels.stream(point, self._array)
+        else:
+            kernels.copy(point, self._array)
 
     def _pass(self, inputs: Tensor, targets: Tensor) -> Notes:
         with torch.enable_grad():
