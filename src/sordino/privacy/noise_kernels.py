@@ -248,7 +248,7 @@ def _sizes(value: NDArray[np.floating[Any]], units: NDArray[np.int64], near: flo
         far += not abs(value[i]) < near
         beyond += not abs(value[i]) < most
         bits |= units[i] ^ (units[i] >> 63)
-    return far == 0 and bits < 2**50, beyond == 0
+    return far == 0 and bool(bits < 2**50), beyond == 0
 
 
 @_kernel

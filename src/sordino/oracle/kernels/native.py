@@ -64,6 +64,16 @@ from_bits = _bitcast(types.int64, types.float64)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def pointer(context: Any, address: Any) -> Any:
+    """Where an array lies, for `numba.carray`; whoever asks keeps the array alive."""
+
+    def generate(target_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], target_context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.intp), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def fetch(context: Any, array: Any, position: Any) -> Any:
     """Have the cache line of the flat position of a C-ordered array brought to the second cache, without waiting."""
 

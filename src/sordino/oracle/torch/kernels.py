@@ -6,40 +6,95 @@ import math
 from typing import Any
 
 import numpy as np
+from numba import carray
 from numpy.typing import NDArray
 
-from sordino.oracle.kernels.native import all_written, compiled, stream_line
+from sordino.oracle.kernels.native import all_written, compiled, pointer, stream_line
 
 Array = NDArray[np.float64]
 
 
 @compiled
-def finite(numbers: Array) -> bool:
+def copy(source: Array, target: NDArray[Any]) -> bool:
+    """Returns whether all numbers are finite."""
     spoiled = 0
-    for i in range(numbers.size):
-        spoiled += not abs(numbers[i]) < math.inf
+    for i in range(source.size):
+        target[i] = source[i]
+        spoiled += not abs(source[i]) < math.inf
     return spoiled == 0
 
 
 @compiled
-def copy(source: Array, target: NDArray[Any]) -> None:
-    for i in range(source.size):
-        target[i] = source[i]
-
-
-@compiled
-def stream(source: Array, target: NDArray[np.float32]) -> None:
+def stream(source: Array, target: NDArray[np.float32]) -> bool:
     """The same for a target that other cores have read from and that begins on a cache line."""
-    lines = source.size // 16 * 16
-    for i in range(0, lines, 16):
-        stream_line(target, source, i)
-    for i in range(lines, source.size):
-        target[i] = source[i]
+    spoiled = 0
+    for start in range(0, source.size, 1024):
+        stop = min(start + 1024, source.size)
+        lines = start + (stop - start) // 16 * 16
+        for i in range(start, lines, 16):
+            stream_line(target, source, i)
+        for i in range(lines, stop):
+            target[i] = source[i]
+        for i in range(start, stop):
+            spoiled += not abs(source[i]) < math.inf
     all_written()
+    return spoiled == 0
 
 
 @compiled
-def square_norms(rows: NDArray[Any], rounding: float, lost: float, squares: Array) -> None:
+def clip_factors(
+    like: NDArray[Any],
+    sides: NDArray[np.int64],
+    rounding: Array,
+    inner: NDArray[np.int64],
+    terms: NDArray[np.int64],
+    coefficients: Array,
+    losses: NDArray[np.int64],
+    shares: Array,
+    room: float,
+    totals: Array,
+    factors: NDArray[Any],
+    usable: NDArray[np.bool_],
+) -> int:
+    """factors_ki = share_k min(1, clip_k / |g_ki|), or 0 for records that count for nothing; how many those are.
+
+    Numbers are of the dtype of `like`. `sides` are tensors by address and row length, with `rounding` (factor, term) of
+    their squared norms; `inner` are the inner products of two sides each. A term (share, one, other) adds coefficient *
+    one * other to the squared norms of a share; one and other are 0 for the number 1, k + 1 for side k and -1 - k for
+    inner product k. A share is (factor, clip, largest square that counts); `room` is for the rounding of what follows.
+
+    A record counts for nothing when a loss is not finite or a square beyond the largest; NaN is beyond everything.
+    """
+    records = usable.size
+    known = np.ones((1 + len(sides) + len(inner), records))
+    for k in range(len(sides)):
+        rows = carray(pointer(sides[k, 0]), (records, sides[k, 1]), like.dtype)
+        _square_norms(rows, rounding[k, 0], rounding[k, 1], known[1 + k])
+    for k in range(len(inner)):
+        one, other = inner[k, 0], inner[k, 1]
+        first = carray(pointer(sides[one, 0]), (records, sides[one, 1]), like.dtype)
+        second = carray(pointer(sides[other, 0]), (records, sides[other, 1]), like.dtype)
+        _inner_products(first, second, known[-1 - k])
+    for k in range(len(terms)):
+        _add_product(totals[terms[k, 0]], coefficients[k], known[terms[k, 1]], known[terms[k, 2]])
+    totals *= 1.0 + room
+    usable[:] = True
+    for k in range(len(losses)):
+        loss = carray(pointer(losses[k]), records, like.dtype)
+        for i in range(records):
+            usable[i] &= abs(loss[i]) < math.inf
+    for k in range(len(shares)):
+        for i in range(records):
+            usable[i] &= totals[k, i] <= shares[k, 2]
+    for k in range(len(shares)):
+        factor, clip = shares[k, 0], shares[k, 1]
+        for i in range(records):
+            factors[k, i] = factor * (clip / max(math.sqrt(totals[k, i]), clip)) if usable[i] else 0.0
+    return records - int(usable.sum())
+
+
+@compiled
+def _square_norms(rows: NDArray[Any], rounding: float, lost: float, squares: Array) -> None:
     """|row_i|^2 (1 + rounding) + lost."""
     for i in range(rows.shape[0]):
         total = 0.0
@@ -50,7 +105,7 @@ def square_norms(rows: NDArray[Any], rounding: float, lost: float, squares: Arra
 
 
 @compiled
-def inner_products(rows: NDArray[Any], others: NDArray[Any], products: Array) -> None:
+def _inner_products(rows: NDArray[Any], others: NDArray[Any], products: Array) -> None:
     for i in range(rows.shape[0]):
         total = 0.0
         for j in range(rows.shape[1]):
@@ -59,34 +114,6 @@ def inner_products(rows: NDArray[Any], others: NDArray[Any], products: Array) ->
 
 
 @compiled
-def add_product(total: Array, coefficient: float, first: Array, second: Array) -> None:
+def _add_product(total: Array, coefficient: float, first: Array, second: Array) -> None:
     for i in range(total.size):
         total[i] += coefficient * first[i] * second[i]
-
-
-@compiled
-def clip_factors(
-    squares: Array,
-    losses: tuple[NDArray[Any], ...],
-    clips: tuple[float, ...],
-    largest: tuple[float, ...],
-    shares: tuple[float, ...],
-    factors: NDArray[Any],
-    usable: NDArray[np.bool_],
-) -> int:
-    """factors_ki = share_k min(1, clip_k / |g_ki|), or 0 for records that count for nothing; how many those are.
-
-    They have a loss that is not finite or a square beyond the largest that counts; NaN is beyond everything.
-    """
-    spoiled = 0
-    for i in range(usable.size):
-        counts = True
-        for each in losses:
-            counts = counts and abs(each[i]) < math.inf
-        for k in range(squares.shape[0]):
-            counts = counts and squares[k, i] <= largest[k]
-        for k in range(squares.shape[0]):
-            factors[k, i] = shares[k] * (clips[k] / max(math.sqrt(squares[k, i]), clips[k])) if counts else 0.0
-        usable[i] = counts
-        spoiled += not counts
-    return spoiled

@@ -62,57 +62,74 @@ def norms_of(shares: int, records: int, work: Workspace) -> Norms:
 
 
 class _Loops:
+    """Notes what makes up the norms, and has one kernel go through it at the end."""
+
     def __init__(self, shares: int, records: int, dtype: torch.dtype) -> None:
-        self._totals, self._ones = np.zeros((shares, records)), np.ones(records)
+        self._totals = np.zeros((shares, records))
         self._dtype = dtype
-        # tensors are held with their norms, so that their identity cannot pass to another one
-        self._squares: dict[int, tuple[Tensor, NDArray[np.float64]]] = {}
+        # tensors are held, so that neither their memory nor their identity can pass to another one
+        self._held: list[Tensor] = []
+        self._numbers: dict[int, int] = {}
+        self._sides: list[tuple[int, int]] = []
+        self._inner: list[tuple[int, int]] = []
+        self._terms: list[tuple[int, int, int]] = []
+        self._coefficients: list[float] = []
 
     def add(self, share: int, left: Tensor, right: Tensor | None = None, coefficient: float = 1.0) -> None:
-        first = self._square(left)
-        kernels.add_product(
-            self._totals[share], coefficient, first, self._ones if right is None else self._square(right)
-        )
+        self._terms.append((share, 1 + self._side(left), 0 if right is None else 1 + self._side(right)))
+        self._coefficients.append(coefficient)
 
     def add_inner(self, share: int, lefts: tuple[Tensor, Tensor], rights: tuple[Tensor, Tensor]) -> None:
-        kernels.add_product(self._totals[share], 2.0, self._inner(*lefts), self._inner(*rights))
+        self._inner += [(self._side(one), self._side(other)) for one, other in (lefts, rights)]
+        self._terms.append((share, 1 - len(self._inner), -len(self._inner)))
+        self._coefficients.append(2.0)
 
     def add_known(self, share: int, squares: Tensor) -> None:
         self._totals[share] += squares.numpy()
 
     def factors(self, shares: Sequence[Share], losses: Sequence[Tensor]) -> Factors:
-        # room for the rounding of what is done with them
-        self._totals *= 1 + slack(0, self._dtype)
         weights = torch.empty(self._totals.shape, dtype=self._dtype)
         usable = np.empty(self._totals.shape[1], dtype=np.bool_)
+        factors = weights.numpy()
+        flags = [self._alike(each) for each in losses]
         spoiled = kernels.clip_factors(
+            factors[:0],
+            _table(self._sides, 2),
+            np.array([(slack(n), lost(n)) for _, n in self._sides]).reshape(-1, 2),
+            _table(self._inner, 2),
+            _table(self._terms, 3),
+            np.array(self._coefficients, dtype=np.float64),
+            np.array([each.data_ptr() for each in flags]),
+            np.array([(share.factor, share.clip, largest_square(share.clip, self._dtype)) for share in shares]),
+            slack(0, self._dtype),
             self._totals,
-            tuple(each.numpy() for each in losses),
-            tuple(float(share.clip) for share in shares),
-            tuple(largest_square(share.clip, self._dtype) for share in shares),
-            tuple(float(share.factor) for share in shares),
-            weights.numpy(),
+            factors,
             usable,
         )
         return Factors(list(weights.unbind()), torch.from_numpy(np.flatnonzero(~usable)) if spoiled else None)
 
-    def _square(self, tensor: Tensor) -> NDArray[np.float64]:
-        found = self._squares.get(id(tensor))
-        if found is None:
-            rows = _rows(tensor)
-            n, squares = rows.shape[1], np.empty(rows.shape[0])
-            kernels.square_norms(rows, slack(n), lost(n), squares)
-            found = self._squares[id(tensor)] = (tensor, squares)
-        return found[1]
+    def _side(self, tensor: Tensor) -> int:
+        """The tensor's number: rows are told by where they lie, so they are held until the end."""
+        number = self._numbers.get(id(tensor))
+        if number is None:
+            rows = (tensor if tensor.ndim == 2 else tensor.flatten(1)).contiguous()
+            assert rows.dtype == self._dtype, f"{rows.dtype} among numbers of {self._dtype}"
+            number = self._numbers[id(tensor)] = len(self._sides)
+            self._sides.append((rows.data_ptr(), rows.shape[1]))
+            self._held += [tensor, rows]
+        return number
 
-    def _inner(self, one: Tensor, other: Tensor) -> NDArray[np.float64]:
-        products = np.empty(one.shape[0])
-        kernels.inner_products(_rows(one), _rows(other), products)
-        return products
+    def _alike(self, losses: Tensor) -> Tensor:
+        """Finite where the losses are, in the dtype of the rest."""
+        return (
+            losses.contiguous()
+            if losses.dtype == self._dtype
+            else torch.where(losses.isfinite(), 0, torch.inf).to(self._dtype)
+        )
 
 
-def _rows(tensor: Tensor) -> NDArray[Any]:
-    return (tensor if tensor.ndim == 2 else tensor.flatten(1)).contiguous().numpy()
+def _table(rows: list[Any], columns: int) -> NDArray[np.int64]:
+    return np.array(rows, dtype=np.int64).reshape(-1, columns)
 
 
 class _Operations:

@@ -22,7 +22,6 @@ from sordino.oracle.torch.pairs import KEEP, Pair, Scale
 from sordino.oracle.torch.parameters import Place, places
 from sordino.oracle.torch.tape import Call, Tape, same_draws
 
-
 LINE = 64
 """Bytes of a cache line."""
 
@@ -81,16 +80,17 @@ class Passes:
 
     def _load(self, point: NDArray[np.float64]) -> None:
         point = np.ascontiguousarray(point, dtype=np.float64)
-        if not kernels.finite(point):
-            raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
         if self._array is None:
             self._flat.copy_(torch.from_numpy(point))
+            finite = bool(np.isfinite(point).all())
         elif self._lines and torch.get_num_threads() > 1:
             # by this thread alone: the point's memory becomes the next noise, and what another core has read is slow to
             # write to
-            kernels.stream(point, self._array)
+            finite = kernels.stream(point, self._array)
         else:
-            kernels.copy(point, self._array)
+            finite = kernels.copy(point, self._array)
+        if not finite:
+            raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
 
     def _pass(self, inputs: Tensor, targets: Tensor) -> Notes:
         with torch.enable_grad():
