@@ -33,6 +33,7 @@ from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
 from sordino.methods.protocol import Array, Calibration, Release
 from sordino.methods.schedule import (
     FEWEST_STEPS,
+    LONGEST_STRIDE,
     MOST_STEPS,
     STRIDE,
     balanced_descent,
@@ -155,7 +156,7 @@ def _balanced(problem: Problem, budget: Budget, printed: float, R0: float) -> fl
         smoothed = anchored(problem, sharpness)
         beta = smoothed.constants.beta
         T = min(max(math.ceil(tau * beta / STRIDE), FEWEST_STEPS), MOST_STEPS)
-        descent = predicted_excess(smoothed, budget.relation, mu_G, T, min(tau / T, 1.9 / beta), R0)
+        descent = predicted_excess(smoothed, budget.relation, mu_G, T, min(tau / T, LONGEST_STRIDE / beta), R0)
         return descent + smoothing_cost(problem, sharpness)
 
     found = [(printed * times, excess(printed * times)) for times in SHARPER]

@@ -12,7 +12,8 @@ however far away w* may be, which keeps a hopeless descent short. At a given tau
 term by much, so tau is chosen first, and then T.
 
 Clipping below the Lipschitz constant saves noise in proportion and bends the loss (`clip_cost`), which matters the less
-the shorter the descent.
+the shorter the descent. Below half of it records are clipped that are classified correctly by a little; that has paid
+off where there are more features than records (texts), and not on surveys or on digits.
 
 R0 guesses |w*|. It is a guess for accuracy's sake: a wrong one costs accuracy, never privacy.
 """
@@ -39,11 +40,17 @@ MOST_STEPS = 2000
 STRIDE = 1.5
 """eta beta of the default step: long enough to save passes, short enough for the steepest direction to settle."""
 
+LONGEST_STRIDE = 1.9
+"""eta beta of a step that stands in for several, where their number is limited: at 2 descent is no longer stable."""
+
 Paid = Literal["last iterate", "every step"]
 """What the noise is calibrated to: the end of a convex descent on all records, or all of its steps."""
 
 CLIPS = (1.0, 0.75, 0.6, 0.5)
 """Fractions of the Lipschitz constant to choose from. At half of it no correctly classified record is clipped."""
+
+SMALL_CLIPS = (0.35, 0.25, 0.18, 0.125, 0.09)
+"""Further ones for records that can all be told apart. Elsewhere the unsure ones that they clip are missed."""
 
 _TYPICAL_MARGIN = 1.5
 """The score of a confident prediction: odds of four or five to one."""
@@ -121,6 +128,11 @@ def at_most_standing(problem: Problem, q: float) -> float:
     return q / (1 + q / problem.loss.at_zero)
 
 
+def _separable(problem: Problem) -> bool:
+    """With as many features as records some w is right about every one of them."""
+    return problem.loss.outputs == 1 and problem.features >= problem.records
+
+
 def _can_clip(problem: Problem) -> bool:
     return isinstance(problem.loss, Logistic | Softmax)
 
@@ -186,11 +198,11 @@ def balanced_descent(
     L, beta, _ = problem.constants
     R0 = expected_radius(problem, radius)
     mu_G = _allowed(problem, budget)
-    fractions = CLIPS if _can_clip(problem) else (1.0,)
+    fractions = (1.0,) if not _can_clip(problem) else CLIPS + SMALL_CLIPS if _separable(problem) else CLIPS
     clips = [L * fraction for fraction in fractions] if clip is None else [clip]
-    lengths = np.unique(np.geomspace(1, 1e5, 150).astype(int))
-    if step_size is not None:
-        lengths = lengths[lengths <= MOST_STEPS]
+    # a longer step than usual makes up for missing steps, up to where descent stays stable
+    most = MOST_STEPS * LONGEST_STRIDE / STRIDE if step_size is None else MOST_STEPS
+    lengths = np.unique(np.geomspace(1, most, 150).astype(int))
     eta = STRIDE / beta if step_size is None else step_size
 
     def excess(choice: tuple[int, float]) -> float:
@@ -202,8 +214,7 @@ def balanced_descent(
         return Descent(T, step_size, C)
     tau = T * eta
     T = steps or min(max(T, FEWEST_STEPS), MOST_STEPS)
-    # a longer step than usual makes up for missing steps, up to where descent stays stable
-    return Descent(T, min(tau / T, 1.9 / beta), C)
+    return Descent(T, min(tau / T, LONGEST_STRIDE / beta), C)
 
 
 def balanced_batch(problem: Problem, budget: Budget, descent: Descent) -> int:
