@@ -83,8 +83,10 @@ class FixedSize:
 
 
 def _subset(records: int, size: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    subset = generator.choice(records, size, replace=False, shuffle=False).astype(np.intp, copy=False)
     # in order, so that the kernels walk forward through memory
-    return np.sort(generator.choice(records, size, replace=False, shuffle=False).astype(np.intp))
+    subset.sort()
+    return subset
 
 
 def _sampled(kind: type[PoissonSampled] | type[FixedSizeSampled], release: Event, rate: float) -> Event:

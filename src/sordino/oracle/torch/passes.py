@@ -55,10 +55,10 @@ class Passes:
         self._tape = Tape(model)
         sample = self._moved(sample)
         layout = layout_of(model, found, self._tape, loss, sample)
-        self._sites, self._overwrites = layout.sites, layout.overwrites
+        self._layers, self._overwrites = [site.layer for site in layout.sites], layout.overwrites
         self._apart = [place for place in found if place.name in layout.apart]
         booked = {id(place.parameter): place for place in found if place.name not in layout.apart}
-        self._books = [_books(site, booked) for site in self._sites]
+        self._books = [_books(site, booked) for site in layout.sites]
         with same_draws(self.device):
             self._each = EachRecord(model, loss, self._apart, made_up(sample, FEW))
         self.notices = _notices(model, self._apart, layout.unused)
@@ -124,7 +124,7 @@ class Passes:
         ]
 
     def _as_laid_out(self, calls: list[Call]) -> None:
-        if [call.layer for call in calls] != [site.layer for site in self._sites]:
+        if [call.layer for call in calls] != self._layers:
             raise ValueError(
                 "the model called other layers than on made-up records: which layers are used must not depend on the "
                 "records."
