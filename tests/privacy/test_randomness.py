@@ -134,15 +134,29 @@ def test_noise_and_sampling_are_independent():
     assert first.noise.words(5).tolist() == second.noise.words(5).tolist()
 
 
+@pytest.mark.parametrize("spare", [0, 1, 2, 700])
+def test_a_part_is_filled_and_nothing_else(spare):
+    """Room behind a part lets the cipher write it in place; the words are the same."""
+    expected = Randomness.seeded(6).noise.words(1403)
+    stream = Randomness.seeded(6).noise
+    words = np.zeros(5 + 1403 + spare, dtype=np.uint64)
+    stream.fill(words, 5, 8)
+    stream.fill(words, 8, 5 + 1403)
+    assert words[5 : 5 + 1403].tolist() == expected.tolist()
+    assert not words[:5].any()
+    assert not words[5 + 1403 :].any()
+    assert stream.words(1) == Randomness.seeded(6).noise.words(1404)[-1:]
+
+
 def test_threads_never_share_a_word(monkeypatch):
     take = Stream._take
 
-    def dawdling_take(self, words, start):
+    def dawdling_take(self, *where):
         # long enough for another thread to step in, were the stream not locked
         left = self._left
         time.sleep(1e-5)
         self._left = left
-        return take(self, words, start)
+        return take(self, *where)
 
     monkeypatch.setattr(Stream, "_take", dawdling_take)
     stream = Randomness.system().noise

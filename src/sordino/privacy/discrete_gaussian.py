@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.privacy.exact_comparison import lies_below
-from sordino.privacy.randomness import BLOCK, Stream
+from sordino.privacy.randomness import BLOCK, SPARE, Stream
 
 COLUMN_BITS = 11
 """The table has 2^11 columns of 8 bytes: half of a first-level cache."""
@@ -145,12 +145,13 @@ def draw(strips: Strips, count: int, stream: Stream) -> NDArray[np.int64]:
     """`count` draws from a cover."""
     from sordino.privacy.noise_kernels import place, settle
 
-    values = np.empty(count, dtype=np.int64)
+    words = np.empty(count + SPARE, dtype=np.uint64)
+    values = words.view(np.int64)[:count]
     found = [np.empty(0, dtype=np.int64)]
     room = np.empty(min(count, BLOCK), dtype=np.int64)
     for first in range(0, count, BLOCK):
         block = values[first : first + BLOCK]
-        stream.fill(block.view(np.uint64))
+        stream.fill(words, first, first + block.size)
         count_others = place(block, strips.table, strips.level_bits, strips.width_bits, room)
         found.append(room[:count_others] + first)
 

@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 BLOCK = 1 << 16
 """Words per pass: small enough for the second-level cache, large enough to hide the calls."""
 
+SPARE = 2
+"""Words that the cipher wants free behind its output."""
+
 _KEY_BYTES = 32
 _BUFFER = 512
-_SPARE = 2  # words that the cipher wants free behind its output
 _ZEROS = bytes(8 * BLOCK)
 
 SYSTEM, SEEDED = "operating system, AES-256-CTR", "seeded: not private"
@@ -53,7 +55,7 @@ class Stream:
         if len(key) != _KEY_BYTES:
             raise ValueError(f"the key has {8 * len(key)} bits: AES-256 needs 256.")
         self._renew = renew
-        self._buffer = np.empty(_BUFFER + _SPARE, dtype=np.uint64)
+        self._buffer = np.empty(_BUFFER + SPARE, dtype=np.uint64)
         self._generator = None
         self._forks = 0
         self._start(key)
@@ -65,18 +67,19 @@ class Stream:
         self.fill(words)
         return words
 
-    def fill(self, words: NDArray[np.uint64]) -> None:
-        """Overwrite a contiguous array with the next words."""
+    def fill(self, words: NDArray[np.uint64], start: int = 0, stop: int | None = None) -> None:
+        """Overwrite words[start:stop] of a contiguous array with the next ones; room behind them makes it faster."""
+        stop = words.size if stop is None else stop
         with self._lock:
-            start = self._take(words, 0)
+            start = self._take(words, start, stop)
             # large requests are written in place, small ones come through the buffer
-            end = words.size - _SPARE
+            end = min(stop, words.size - SPARE)
             if end - start >= _BUFFER:
                 start = self._encrypt(words, start, end)
-            while start < words.size:
+            while start < stop:
                 self._encrypt(self._buffer, 0, _BUFFER)
                 self._left = _BUFFER
-                start = self._take(words, start)
+                start = self._take(words, start, stop)
 
     def normals(self, shape: int | tuple[int, ...]) -> NDArray[np.float64]:
         """Independent N(0, 1) in double precision, up to 8.57 standard deviations (Box and Muller 1958)."""
@@ -112,11 +115,12 @@ class Stream:
     def _restart_in_child(self) -> None:
         self._start(self._renew(self._key, self._forks))
 
-    def _take(self, words: NDArray[np.uint64], start: int) -> int:
-        count = min(self._left, words.size - start)
-        first = _BUFFER - self._left
-        words[start : start + count] = self._buffer[first : first + count]
-        self._left -= count
+    def _take(self, words: NDArray[np.uint64], start: int, stop: int) -> int:
+        count = min(self._left, stop - start)
+        if count:
+            first = _BUFFER - self._left
+            words[start : start + count] = self._buffer[first : first + count]
+            self._left -= count
         return start + count
 
     def _encrypt(self, words: NDArray[np.uint64], start: int, end: int) -> int:
@@ -124,7 +128,7 @@ class Stream:
         target = words.view(np.uint8).data
         for first in range(8 * start, 8 * end, len(_ZEROS)):
             length = min(len(_ZEROS), 8 * end - first)
-            cipher.update_into(memoryview(_ZEROS)[:length], target[first : first + length + 8 * _SPARE])
+            cipher.update_into(memoryview(_ZEROS)[:length], target[first : first + length + 8 * SPARE])
         return end
 
     def __copy__(self) -> NoReturn:
