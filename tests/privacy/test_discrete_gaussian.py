@@ -141,7 +141,7 @@ def test_place_reads_column_level_and_low_bits():
     rng = np.random.default_rng(0)
     words = rng.integers(0, 2**64, size=5000, dtype=np.uint64)
     values, others = words.view(np.int64).copy(), np.empty(5000, dtype=np.int64)
-    found = others[: place(values, strips.table, strips.level_bits, strips.width_bits, others)].tolist()
+    found = others[: place(values, 0, values.size, *strips[1:4], others, 0)].tolist()
     for i, word in enumerate(words.tolist()):
         column = int(strips.table[word >> 53])
         level = word >> (53 - strips.level_bits) & (1 << strips.level_bits) - 1
@@ -223,7 +223,7 @@ def test_settling_is_attempt_after_attempt_until_the_words_end(scale, room):
             if verdict == REJECTED:
                 again = words[used : used + 1].view(np.int64).copy()
                 used += 1
-                if place(again, strips.table, strips.level_bits, strips.width_bits, np.empty(1, dtype=np.int64)):
+                if place(again, 0, 1, *strips[1:4], np.empty(1, dtype=np.int64), 0):
                     continue
                 value = again[0]
             elif verdict == UNDECIDED:

@@ -145,23 +145,21 @@ def draw(strips: Strips, count: int, stream: Stream) -> NDArray[np.int64]:
     """`count` draws from a cover."""
     from sordino.privacy.noise_kernels import place, settle
 
-    words = np.empty(count + SPARE, dtype=np.uint64)
+    words, room = np.empty(count + SPARE, dtype=np.uint64), np.empty(count, dtype=np.int64)
     values = words.view(np.int64)[:count]
-    found = [np.empty(0, dtype=np.int64)]
-    room = np.empty(min(count, BLOCK), dtype=np.int64)
+    noted = 0
     for first in range(0, count, BLOCK):
-        block = values[first : first + BLOCK]
-        stream.fill(words, first, first + block.size)
-        count_others = place(block, strips.table, strips.level_bits, strips.width_bits, room)
-        found.append(room[:count_others] + first)
+        last = min(first + BLOCK, count)
+        stream.fill(words, first, last)
+        noted = place(values, first, last, strips.table, strips.level_bits, strips.width_bits, room, noted)
 
-    others, undecided = np.concatenate(found), []
+    others, undecided = room[:noted], []
     while others.size:
         # three words for an attempt, one more where it is rejected, as about half of them are
-        words = stream.words(4 * others.size)
+        more = stream.words(4 * others.size)
         doubts = np.empty((others.size, 2), dtype=np.int64)
-        settled, doubtful = settle(values, others, words, strips, doubts)
-        undecided += [(i, words[at : at + 3].tolist()) for i, at in doubts[:doubtful].tolist()]
+        settled, doubtful = settle(values, others, more, strips, doubts)
+        undecided += [(i, more[at : at + 3].tolist()) for i, at in doubts[:doubtful].tolist()]
         others = others[settled:]
     rejected = []
     for i, attempt in undecided:

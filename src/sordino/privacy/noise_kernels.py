@@ -83,17 +83,24 @@ def box_muller(a: NDArray[np.float64], b: NDArray[np.float64]) -> None:
 
 @_kernel
 def place(
-    values: NDArray[np.int64], table: NDArray[np.int64], level_bits: int, width_bits: int, others: NDArray[np.int64]
+    values: NDArray[np.int64],
+    start: int,
+    stop: int,
+    table: NDArray[np.int64],
+    level_bits: int,
+    width_bits: int,
+    others: NDArray[np.int64],
+    count: int,
 ) -> int:
-    """In place: one random word in, one integer out, or its position noted in `others`. Returns how many of those.
+    """In place, from start to stop: one random word in, one integer out, or its position noted in `others`.
 
-    The word's top bits choose a column of the table.
+    `count` is how many are noted already; returns how many there are now. The word's top bits choose a column of the
+    table.
     """
-    count = 0
     columns = np.empty(64, dtype=np.int64)
     # the look-up and the note by themselves, so that the arithmetic between them is done for four words at once
-    for first in range(0, values.size, columns.size):
-        some = values[first : first + columns.size]
+    for first in range(start, stop, columns.size):
+        some = values[first : min(first + columns.size, stop)]
         for i in range(some.size):
             columns[i] = table[np.uint64(some[i]) >> np.uint64(64 - COLUMN_BITS)]
         for i in range(some.size):

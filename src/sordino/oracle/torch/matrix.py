@@ -26,7 +26,7 @@ class Matrix:
     def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor | None:
         n, m = self.shape
         records = pairs[0].left.shape[0]
-        if not self._many(pairs) or records * n * m * work.dtype.itemsize > KEEP:
+        if records * n * m * work.dtype.itemsize > KEEP or not self._many(pairs):
             return None
         return _products(pairs, work.take(records, n, m)).flatten(1)
 
@@ -149,6 +149,9 @@ def _inner_products(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor])
 
 def _merged(weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> list[tuple[Tensor, Tensor]]:
     """The pairs with their weights multiplied in; those that share a side become one."""
+    if len(weighted) == 1 and weighted[0][1].left.is_floating_point():
+        weights, pair = weighted[0]
+        return [(_mixed([(weights, pair.left)], work), _right(pair))]
     waiting = [(weights, pair.left, _right(pair)) for weights, pair in weighted]
     merged = []
     while waiting:

@@ -116,7 +116,8 @@ class _Loops:
             assert rows.dtype == self._dtype, f"{rows.dtype} among numbers of {self._dtype}"
             number = self._numbers[id(tensor)] = len(self._sides)
             self._sides.append((rows.data_ptr(), rows.shape[1]))
-            self._held += [tensor, rows]
+            self._held.append(tensor)
+            self._held.append(rows)
         return number
 
     def _alike(self, losses: Tensor) -> Tensor:
