@@ -1,0 +1,57 @@
+"""The loops that load weights and bound norms, against NumPy."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sordino.oracle.query import Gradient
+from sordino.oracle.torch import TorchOracle, kernels, network_problem, parameter_vector
+from sordino.oracle.torch.norms import Share, _Loops
+
+
+def on_a_line(size):
+    """Floats that begin on a cache line, as PyTorch allocates them."""
+    tensor = torch.full((max(size, 1),), -7.0)
+    assert tensor.data_ptr() % 64 == 0
+    return tensor.numpy()[:size]
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 1023, 1024, 1040, 5003])
+@pytest.mark.parametrize("load", [kernels.copy, kernels.stream], ids=["copy", "stream"])
+def test_weights_are_rounded_once_and_told_whether_they_are_finite(size, load):
+    source = np.random.default_rng(size).normal(size=size)
+    target = on_a_line(size)
+    assert load(source, target)
+    np.testing.assert_array_equal(target, source.astype(np.float32))
+    for bad in (np.nan, np.inf, -np.inf):
+        for place in {0, size // 2, size - 1} if size else ():
+            spoiled = source.copy()
+            spoiled[place] = bad
+            assert not load(spoiled, on_a_line(size))
+    # beyond single precision, but finite
+    assert load(np.full(size, 1e300), on_a_line(size))
+
+
+def test_a_step_does_not_depend_on_how_weights_are_loaded(monkeypatch):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, 3))
+    X, y = torch.randn(20, 40), torch.arange(20) % 3
+    oracle = TorchOracle(model, nn.CrossEntropyLoss(reduction="none"), (X, y), network_problem(model, 20))
+    w = parameter_vector(model)
+    answers = []
+    for threads in (1, 2):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        answers += [oracle._answer(Gradient(at, 1.0)).copy() for at in (w, w + 0.1)]
+    np.testing.assert_array_equal(answers[0], answers[2])
+    np.testing.assert_array_equal(answers[1], answers[3])
+    assert not np.array_equal(answers[0], answers[1])
+
+
+def test_losses_of_another_precision_spoil_only_what_is_not_finite():
+    norms = _Loops(1, 4, torch.float32)
+    norms.add(0, torch.ones(4, 3))
+    losses = torch.tensor([1e300, np.nan, 1.0, np.inf], dtype=torch.float64)
+    (weights,), spoiled = norms.factors([Share("gradient", 1.0, 1.0)], [losses])
+    assert spoiled.tolist() == [1, 3]
+    assert weights.tolist() == pytest.approx([3**-0.5, 0.0, 3**-0.5, 0.0])
