@@ -128,9 +128,13 @@ def at_most_standing(problem: Problem, q: float) -> float:
     return q / (1 + q / problem.loss.at_zero)
 
 
-def _separable(problem: Problem) -> bool:
-    """With as many features as records some w is right about every one of them."""
-    return problem.loss.outputs == 1 and problem.features >= problem.records
+def _clips(problem: Problem) -> tuple[float, ...]:
+    """The fractions of L that make sense for this loss and these records."""
+    if not _can_clip(problem):
+        return (1.0,)
+    # with as many features as records some w is right about every one of two classes
+    told_apart = problem.loss.outputs == 1 and problem.features >= problem.records
+    return CLIPS + SMALL_CLIPS if told_apart else CLIPS
 
 
 def _can_clip(problem: Problem) -> bool:
@@ -198,8 +202,7 @@ def balanced_descent(
     L, beta, _ = problem.constants
     R0 = expected_radius(problem, radius)
     mu_G = _allowed(problem, budget)
-    fractions = (1.0,) if not _can_clip(problem) else CLIPS + SMALL_CLIPS if _separable(problem) else CLIPS
-    clips = [L * fraction for fraction in fractions] if clip is None else [clip]
+    clips = [L * fraction for fraction in _clips(problem)] if clip is None else [clip]
     # a longer step than usual makes up for missing steps, up to where descent stays stable
     most = MOST_STEPS * LONGEST_STRIDE / STRIDE if step_size is None else MOST_STEPS
     lengths = np.unique(np.geomspace(1, most, 150).astype(int))
