@@ -3,7 +3,7 @@ r"""Table 4 and Figure 2 of Yu, Zhang, Chen, Yin & Liu 2020: accuracy of private
     python benchmarks/papers/table4_002.py --data FOLDER [--runs 20] [--only Adult,MNIST]
 
 delta = 1/n^2, replace-one, 80 % of the records for training (RCV1 has its own parts). Means over the runs, which share
-four splits; MNIST has half as many runs on two splits. Two ways to set the numbers of a run:
+four splits, on MNIST two. Two ways to set the numbers of a run:
 
     plan      what the library plans from n, the number of features and the budget alone: all of it is private
     grid      the paper's: T in {50, 200, 800}, eta in {.1, 1, 5} ({.2, 2, 10} for RCV1), clip 1 (.5), ridge 1e-4, the
@@ -155,7 +155,7 @@ def summary(scores: list[np.ndarray], plan: Any) -> dict[str, Any]:
 
 def measure(name: str, split: Any, epsilons: tuple[float, ...], runs: int) -> dict[str, Any]:
     splits = 1 if name.startswith("RCV1") else min(2 if name.startswith("MNIST") else SPLITS, runs)
-    each = max(1, runs // (2 * splits if name.startswith("MNIST") else splits))
+    each = max(1, runs // splits)
     found: dict[str, Any] = {}
     datas = [split(seed) for seed in range(splits)]
     for epsilon in epsilons:
