@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sordino import wire
+from sordino import outputs, wire
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball, Everywhere
 from sordino.losses import LOSSES
@@ -29,6 +29,7 @@ from sordino.problem import NetworkProblem, Problem
 FORMAT = "sordino certificate"
 VERSION = 1
 UNIT = "one record"
+CERTIFICATE = outputs.Kind("a certificate", rb'\{\s*"format": "sordino certificate"')
 
 _SLACK = 1e-3
 """How far two accountants' discretisations may lie apart."""
@@ -110,7 +111,7 @@ class Certificate:
         return json.dumps({**body, "digest": wire.digest(body)}, indent=1, allow_nan=False) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        wire.write_atomically(path, self.to_json().encode())
+        outputs.write(path, self.to_json().encode(), CERTIFICATE)
 
     @staticmethod
     def from_json(text: str) -> Certificate:

@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino import wire
+from sordino import outputs, wire
 from sordino.privacy.journal import Journal, Writer
 
 _HEADER = {"format": "sordino checkpoint", "version": 1}
 _JOURNAL, _LOCK = "journal.jsonl", "lock"
+_STATE = outputs.Kind("a state", rb".{8}\{", secret=True)
 
 Number = bool | int | float | str | None
 
@@ -96,8 +97,7 @@ class Held:
     def keep(self, state: Any, step: int) -> None:
         content, numbers = _pack(state)
         kept = Kept(step, hashlib.sha256(content).hexdigest(), numbers)
-        wire.write_atomically(self.path / kept.file, content)
-        _sync(self.path)
+        outputs.write(self.path / kept.file, content, _STATE)
         self.note({"kind": "kept", "step": step, "digest": kept.digest, "numbers": wire.to_plain(dict(numbers))})
         for other in self.path.glob("state-*.safetensors"):
             if other.name != kept.file:
@@ -123,8 +123,9 @@ def held(path: Path) -> Iterator[Held]:
         raise FileNotFoundError(f"{path} cannot be created: the folder {path.parent} does not exist.")
     if path.exists() and not path.is_dir():
         raise FileExistsError(f"{path} is a file: a checkpoint is a folder; name another place.")
-    path.mkdir(exist_ok=True)
-    _sync(path.parent)
+    # weights that nobody was shown yet are for their owner's eyes
+    path.mkdir(mode=0o700, exist_ok=True)
+    outputs.sync_folder(path.parent)
     with _locked(path, fcntl.LOCK_EX), Journal(path / _JOURNAL, _HEADER).writing() as writer:
         yield Held(path, writer)
 
@@ -139,7 +140,7 @@ def read_story(path: Path) -> Story:
 
 @contextmanager
 def _locked(path: Path, kind: int) -> Iterator[None]:
-    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         yield
@@ -179,12 +180,3 @@ def _safetensors() -> Any:
     except ImportError:
         raise ImportError("checkpoints need the safetensors package: pip install 'sordino[torch]'.") from None
     return safetensors.numpy
-
-
-def _sync(folder: Path) -> None:
-    # what is new in a folder survives a power cut only once the folder has reached the disk
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

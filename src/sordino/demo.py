@@ -23,11 +23,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, roc_auc_score
 from sklearn.model_selection import train_test_split
 
+from sordino import outputs
 from sordino.certificate import Certificate, Finding, verify
 from sordino.datasets import Survey, load_redbook
 from sordino.estimators import PrivateLogisticRegression
-from sordino.model_file import save_model
-from sordino.report import Figure, Section, Table, Tradeoff, tradeoff_figure, write_report
+from sordino.model_file import require_places, save_model
+from sordino.report import REPORT, Figure, Section, Table, Tradeoff, tradeoff_figure, write_report
 from sordino.tabular.encode import encode_features, encode_target
 from sordino.tabular.schema import ClassTarget, Number, Schema
 from sordino.train import PrivacyWarning
@@ -80,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(out: Path, runs: int = RUNS) -> tuple[Finding, ...]:
     """Train, release, illustrate, report; what the verification of the saved certificate found."""
     out.mkdir(parents=True, exist_ok=True)
+    require_places(out / "model.sordino", out / "certificate.json")
+    outputs.require_writable([(out / "report.html", REPORT)])
     survey = load_redbook()
     split = _split(survey)
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino import archive, wire
+from sordino import archive, outputs, wire
 from sordino.hidden_layers import HiddenLayers
 from sordino.tabular.schema import ClassTarget, NumberTarget, Schema
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 FORMAT = "sordino model"
 VERSION, NETWORK_VERSION = 1, 2
+MODEL = outputs.Kind("a model file", rb"PK\x03\x04.{26}model\.json")
 
 Array = NDArray[np.float64]
 
@@ -152,7 +153,25 @@ def save_model(estimator: Any, path: str | os.PathLike[str], schema: Schema | No
         certificate_json=estimator.certificate_.to_json(),
         hidden=hidden,
     )
-    wire.write_atomically(path, _pack(model))
+    outputs.write(path, _pack(model), MODEL)
+
+
+def require_places(
+    model: str | os.PathLike[str], certificate: str | os.PathLike[str] | None, inputs: outputs.Paths = ()
+) -> None:
+    """Before training: may a model and its certificate be written here? A certificate only beside its own model."""
+    if certificate is None:
+        outputs.require_writable([(model, MODEL)], inputs)
+        return
+    from sordino.certificate import CERTIFICATE
+
+    outputs.require_writable([(model, MODEL), (certificate, CERTIFICATE)], inputs)
+    there = Path(certificate).read_bytes() if Path(certificate).exists() else b""
+    if there and not _is_certificate_of(there, model):
+        raise FileExistsError(
+            f"{certificate} is the certificate of another model than the one in {model}, so it is not replaced: name "
+            "another file, or remove it first."
+        )
 
 
 def load_model(path: str | os.PathLike[str]) -> LoadedModel:
@@ -188,6 +207,13 @@ def _fits(model: LoadedModel, problem: Any, rows: Any) -> bool:
 
 def _size(model: LoadedModel) -> int:
     return model.coef.size + model.intercept.size
+
+
+def _is_certificate_of(certificate: bytes, model: str | os.PathLike[str]) -> bool:
+    try:
+        return load_model(model).certificate_json.encode() == certificate
+    except (OSError, ValueError):
+        return False
 
 
 def _linear(estimator: Any) -> tuple[Array, Array, None]:

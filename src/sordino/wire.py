@@ -8,12 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,22 +62,3 @@ def digest(plain: Any) -> str:
     """SHA-256 of the canonical text of a plain value."""
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
-    """The whole new file, or the old one untouched: a full disk or a crash never leaves half of it."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target} cannot be written: the folder {target.parent} does not exist.")
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise OSError(
-            error.errno, f"could not write {target} ({error.strerror}); what was there before is untouched"
-        ) from error

@@ -130,20 +130,27 @@ def test_a_seed_is_never_called_private(folder: Path, tmp_path: Path, sordino: A
     assert "NOT VERIFIED" in run.errors
 
 
-def test_a_full_disk_is_a_sentence_and_keeps_what_was_there(
-    folder: Path, tmp_path: Path, sordino: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_full_disk_is_found_out_before_the_budget_is_spent(
+    folder: Path, model: Path, tmp_path: Path, sordino: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "m.sordino"
-    out.write_text("an older model")
+    out, ledger = tmp_path / "m.sordino", tmp_path / "ledger"
+    out.write_bytes(model.read_bytes())
+    sordino("ledger", "open", ledger, "people", "--epsilon", 2, "--delta", 1e-5)
+    lines = ledger.read_bytes()
 
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    run = sordino("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 2, "--out", out)
+    run = sordino(
+        *("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 2, "--delta", 1e-5),
+        *("--out", out, "--ledger", ledger, "--dataset", "people"),
+    )
     assert run.code == 2
-    assert "No space left on device); what was there before is untouched" in run.errors
-    assert out.read_text() == "an older model"
+    assert "m.sordino cannot be written (No space left on device): name another place." in run.errors
+    assert out.read_bytes() == model.read_bytes()
+    assert ledger.read_bytes() == lines
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger", "m.sordino"]
 
 
 def test_an_unwise_budget_is_a_warning(folder: Path, tmp_path: Path, sordino: Any) -> None:

@@ -173,11 +173,12 @@ def test_whatever_a_caller_writes_is_text_and_not_markup(tmp_path, certificate):
 
 
 def test_a_failed_write_leaves_the_old_page(tmp_path, certificate, monkeypatch):
-    (tmp_path / "report.html").write_text("old")
+    write_report(tmp_path / "report.html", "Old", certificate)
+    old = (tmp_path / "report.html").read_text()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="untouched"):
         written(tmp_path, certificate)
-    assert (tmp_path / "report.html").read_text() == "old"
+    assert (tmp_path / "report.html").read_text() == old
 
 
 def test_an_add_remove_guarantee_says_so(tmp_path, certificate):

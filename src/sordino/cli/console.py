@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -68,16 +67,6 @@ def progress(budget: str) -> Iterator[None]:
 
         with watching(listener):
             yield
-
-
-def require_folder(path: Path | None) -> None:
-    """Before anything is computed: a result that cannot be written is lost."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder: name a file to write.")
-    if not path.parent.is_dir():
-        raise ValueError(f"{path.parent} is not a folder: create it, or write {path.name} somewhere else.")
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from sordino.budget import Relation
-from sordino.cli.console import complain, progress, require_folder, say, show_table
+from sordino.cli.console import complain, progress, say, show_table
 from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
@@ -65,13 +65,14 @@ def init(
     ] = "",
 ) -> None:
     """Write the plan that all members accept, signed by this one. No record is needed, and none is read."""
-    from sordino.federation.charter import Engine
-    from sordino.federation.identity import Identity
+    from sordino import outputs
+    from sordino.federation.charter import PLAN, Engine
+    from sordino.federation.identity import CERTIFICATE, KEY, Identity
     from sordino.federation.proposal import method_with, propose, read_members
     from sordino.federation.trust import Mode
     from sordino.tabular.schema import Schema
 
-    require_folder(out)
+    outputs.require_writable([(out, PLAN)], inputs=(members, schema, folder / KEY, folder / CERTIFICATE))
     author = Identity.load(folder)
     charter = propose(
         read_members(members),
@@ -131,10 +132,12 @@ def run(
     """Take part until the model is there; after an interruption, go on from the record."""
     from sordino.federation.runner import Waiting
     from sordino.federation.runner import run as take_part
-    from sordino.federation.seat import Seat
+    from sordino.federation.seat import FILES, Seat
+    from sordino.model_file import require_places
 
-    require_folder(out)
-    require_folder(certificate)
+    out = folder / "model.sordino" if out is None else out
+    certificate = folder / "certificate.json" if certificate is None else certificate
+    require_places(out, certificate, inputs=(data, ledger, *(folder / name for name in FILES)))
     if (ledger is None) != (dataset is None):
         raise ValueError("--ledger and --dataset go together: name both, or neither.")
     seat = Seat.load(folder)
@@ -145,8 +148,6 @@ def run(
     say(f"{seat.name}: plan {seat.charter.digest[:16]}, waiting for the others.")
     with progress(f"epsilon {budget.epsilon:g}, delta {budget.delta:g}"):
         trained = take_part(seat, data, Waiting(wait, patience), seed, charged)
-    out = folder / "model.sordino" if out is None else out
-    certificate = folder / "certificate.json" if certificate is None else certificate
     _write(seat, trained, out, certificate)
 
 

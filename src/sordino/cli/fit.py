@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sordino.budget import Budget, Relation
-from sordino.cli.console import complain, progress, require_folder, say
+from sordino.cli.console import complain, progress, say
 from sordino.cli.options import HUBER_THRESHOLD, L2, Delta, Epsilon, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
 ) -> None:
     """Train a private model on a table and write it with its certificate."""
+    from sordino.model_file import require_places, save_model
     from sordino.tabular.schema import Schema
 
     # whatever can be refused is refused before a record is read
     described = Schema.load(schema)
     Budget(epsilon, delta or 0.0, relation)
-    require_folder(out)
-    require_folder(certificate)
+    require_places(out, certificate, inputs=(data, schema, ledger))
     if (ledger is None) != (dataset is None):
         raise ValueError("--ledger and --dataset go together: name both, or neither.")
     settings = {
@@ -72,8 +72,6 @@ def fit(
     budget = f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")
     with _shared_out(X, y, cluster, workers, memory) as arguments, _charged(ledger, dataset), progress(budget):
         estimator.fit(*arguments)
-
-    from sordino.model_file import save_model
 
     save_model(estimator, out, described)
     if certificate is not None:

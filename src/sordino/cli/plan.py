@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sordino import outputs
 from sordino.budget import Budget, Relation
-from sordino.cli.console import require_folder, say, show_table
+from sordino.cli.console import say, show_table
 from sordino.cli.options import HUBER_THRESHOLD, L2, Delta, Epsilon, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
     from sordino.problem import Problem
+
+_PLOT = outputs.Kind("a plot", rb".*sordino plan")
+_FORMATS = {".svg": "Creator", ".png": "Software", ".pdf": "Creator"}
+"""Of plots, with the entry of their metadata that says who made them."""
 
 
 def plan(
@@ -39,7 +44,12 @@ def plan(
     from sordino.privacy.accountants import guarantee
     from sordino.problem import Problem
 
-    require_folder(plot)
+    if plot is not None:
+        if plot.suffix.lower() not in _FORMATS:
+            raise ValueError(
+                f"{plot} has a name that ends in none of {', '.join(_FORMATS)}: name a plot by its format."
+            )
+        outputs.require_writable([(plot, _PLOT)])
     function, domain = _loss(loss, classes, features)
     problem = Problem(records, features + 1, function, penalty=Ridge(l2), domain=domain)
     budget = Budget(epsilon, 1 / records**2 if delta is None else delta, relation)
@@ -78,6 +88,8 @@ def plan(
 
 def _draw(problem: Problem, budget: Budget, path: Path) -> None:
     """Every feasible method's predicted excess risk, for budgets around the one asked for."""
+    import io
+
     from matplotlib.figure import Figure
 
     from sordino.planner import candidates
@@ -94,7 +106,9 @@ def _draw(problem: Problem, budget: Budget, path: Path) -> None:
         axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
     axes.axvline(budget.epsilon, color="grey", linewidth=0.8, linestyle=":")
     axes.legend(frameon=False)
-    figure.savefig(path)
+    ending, drawn = path.suffix.lower(), io.BytesIO()
+    figure.savefig(drawn, format=ending[1:], metadata={_FORMATS[ending]: "sordino plan"})
+    outputs.write(path, drawn.getvalue(), _PLOT)
 
 
 def _loss(name: str, classes: int, features: int) -> tuple[Any, Any]:

@@ -7,7 +7,10 @@ from typing import Annotated
 
 import typer
 
-from sordino.cli.console import require_folder, say
+from sordino import outputs
+from sordino.cli.console import say
+
+_PREDICTIONS = outputs.Kind("a table of predictions", rb'"prediction"(,"probability")?\n')
 
 
 def predict(
@@ -18,7 +21,7 @@ def predict(
     """Predict the class and its probability, or the value, of every record of a table."""
     from sordino.model_file import load_model
 
-    require_folder(out)
+    outputs.require_writable([(out, _PREDICTIONS)], inputs=(model, data))
     loaded = load_model(model)
     if loaded.schema is None:
         raise ValueError(
@@ -33,7 +36,6 @@ def predict(
 
     from sordino.tabular.encode import encode_features
     from sordino.tabular.read import open_table
-    from sordino.wire import write_atomically
 
     X = encode_features(loaded.schema, open_table(data).read(list(loaded.schema.columns)))
     columns = {"prediction": loaded.predict(X)}
@@ -41,6 +43,6 @@ def predict(
         columns["probability"] = loaded.predict_proba(X).max(axis=1)
     text = io.BytesIO()
     pa.csv.write_csv(pa.table(columns), text)
-    write_atomically(out, text.getvalue())
+    outputs.write(out, text.getvalue(), _PREDICTIONS)
     say(f"{X.shape[0]} predictions of {loaded.schema.target.column!r} in {out}.")
     say("A prediction about a person is as sensitive as that person's record: the guarantee covers the model.")

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from sordino import wire
+from sordino import outputs, wire
 from sordino.federation.credentials import common_name
 from sordino.federation.identity import Face, Identity
 from sordino.federation.mpyc_engine import MpycAggregation
@@ -24,6 +24,7 @@ from sordino.tabular.schema import Schema
 
 FORMAT = "sordino federation charter"
 VERSION = 1
+PLAN = outputs.Kind("a federation's plan", rb'\{\s*"format": "sordino federation charter"')
 
 Engine = Literal["mpyc"]
 """Who computes the secure sum."""
@@ -124,7 +125,7 @@ class Charter:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         content = {"format": FORMAT, "version": VERSION, "body": self.body, "signature": self.signature}
-        wire.write_atomically(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode())
+        outputs.write(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), PLAN)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Charter:

@@ -27,10 +27,12 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from sordino.federation.charter import Charter
+from sordino import outputs
+from sordino.federation.charter import PLAN, Charter
 from sordino.federation.record import LOCK, is_locked
 from sordino.federation.seat import Seat
 from sordino.federation.status import status_of
+from sordino.model_file import MODEL as MODEL_FILE
 
 MODEL, LOG, PROCESS, PROPOSED = "model.sordino", "run.log", "run.pid", "proposed.json"
 _BODY = "sordino"
@@ -46,7 +48,7 @@ def start(message: Message, context: Context) -> Message:
     charter = Charter.from_json(text)
     refusal = _refusal(folder, charter)
     if refusal:
-        (folder / PROPOSED).write_text(text)
+        outputs.write(folder / PROPOSED, text.encode(), PLAN)
         return _reply(message, {"state": "refused", "why": refusal})
     if not _is_running(folder):
         data = str(context.node_config.get("data", ""))
@@ -119,7 +121,7 @@ def main(grid: Grid, context: Context) -> None:
         _ask(grid, nodes, "train.stop", {})
         raise
     for number, one in enumerate(_ask(grid, nodes, "query.collect", {})):
-        (out / f"model-{number + 1}.sordino").write_bytes(one["model"])
+        outputs.write(out / f"model-{number + 1}.sordino", one["model"], MODEL_FILE)
     print(f"{len(nodes)} models are in {out}; sordino verify checks them.", flush=True)
 
 

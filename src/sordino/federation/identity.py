@@ -19,9 +19,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from sordino import outputs
 from sordino.federation.credentials import common_name
 
 KEY, CERTIFICATE = "key.pem", "certificate.pem"
+PEM = outputs.Kind("a certificate in PEM form", rb"-----BEGIN CERTIFICATE-----")
 _CONTEXT = b"sordino federation 1\0"
 
 
@@ -100,7 +102,7 @@ class Identity:
         descriptor = os.open(folder / KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-        (folder / CERTIFICATE).write_text(face.pem)
+        outputs.write(folder / CERTIFICATE, face.pem.encode(), PEM)
         return Identity(folder, key, face)
 
     @staticmethod

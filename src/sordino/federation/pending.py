@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,12 +21,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino import wire
+from sordino import outputs
 from sordino.federation.joint import Words
 
 Whole = NDArray[np.int64]
 
 FILE = "pending"
+_KIND = outputs.Kind("a contribution", rb"\{", secret=True)
 
 
 class Drawer(Protocol):
@@ -84,13 +84,7 @@ class Pending:
         return self.kept if self.kept is not None and self.kept.step == step else None
 
     def keep(self, contribution: Contribution) -> None:
-        wire.write_atomically(self._path, contribution.to_bytes())
-        # the new name must outlive a power cut as well
-        descriptor = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        outputs.write(self._path, contribution.to_bytes(), _KIND)
         self.kept = contribution
 
     def forget(self) -> None:

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sordino import wire
+from sordino import outputs, wire
 from sordino.federation.aggregation import Aggregation
 from sordino.federation.agreement import agree
 from sordino.federation.charter import Charter
 from sordino.federation.credentials import Credentials
-from sordino.federation.identity import CERTIFICATE, KEY
+from sordino.federation.identity import CERTIFICATE, KEY, PEM
 from sordino.federation.lockstep import FederatedOracle, RecordedSum
 from sordino.federation.meeting import Refused, be_ready, meet, talk
 from sordino.federation.mesh import MemberLost
@@ -215,7 +215,7 @@ def _connected(seat: Seat, waiting: Waiting) -> Iterator[Aggregation]:
     from sordino.federation.tls import TlsMesh
 
     folder, charter = seat.identity.folder, seat.charter
-    (folder / _AUTHORITIES).write_text("".join(member.face.pem for member in charter.members))
+    outputs.write(folder / _AUTHORITIES, "".join(member.face.pem for member in charter.members).encode(), PEM)
     pins = tuple(member.face.fingerprint for member in charter.members)
     credentials = Credentials(folder / CERTIFICATE, folder / KEY, folder / _AUTHORITIES, pins)
     addresses = [member.address for member in charter.members]

@@ -6,12 +6,15 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from sordino import wire
-from sordino.federation import record
+from sordino import outputs
+from sordino.federation import pending, record
 from sordino.federation.charter import Charter
-from sordino.federation.identity import Identity
+from sordino.federation.identity import CERTIFICATE, KEY, Identity
 
 PLAN, ACCEPTANCE = "plan.json", "acceptance.json"
+FILES = (PLAN, ACCEPTANCE, KEY, CERTIFICATE, record.FILE, record.LOCK, pending.FILE)
+"""What a member's folder is for, and no result may take the place of."""
+_ACCEPTED = outputs.Kind("an accepted plan", rb'\{\s*"format": "sordino federation acceptance"')
 
 
 @dataclass(frozen=True)
@@ -66,5 +69,5 @@ def accept(charter: Charter, folder: Path) -> Seat:
     signature = identity.sign("acceptance", charter.digest.encode())
     charter.save(folder / PLAN)
     content = {"format": "sordino federation acceptance", "plan": charter.digest, "signature": signature}
-    wire.write_atomically(folder / ACCEPTANCE, (json.dumps(content, indent=1) + "\n").encode())
+    outputs.write(folder / ACCEPTANCE, (json.dumps(content, indent=1) + "\n").encode(), _ACCEPTED)
     return Seat(identity, charter, signature)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sordino import wire
+from sordino import outputs, wire
 
 Entry = dict[str, Any]
 
@@ -94,6 +94,7 @@ class Journal:
     @contextmanager
     def writing(self) -> Iterator[Writer]:
         """Wait until no other process writes, then read what is there and append to it."""
+        outputs.require_ordinary(self.path)
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except FileNotFoundError:
@@ -105,7 +106,7 @@ class Journal:
             writer = Writer(descriptor, self._parse(_content(descriptor)))
             if not writer.entries:
                 writer.append(self.header)
-                _sync_folder(self.path.parent)
+                outputs.sync_folder(self.path.parent)
             yield writer
         finally:
             _release(descriptor)
@@ -184,12 +185,3 @@ def _write(descriptor: int, line: bytes, at: int) -> None:
     while line:
         written = os.pwrite(descriptor, line, at)
         line, at = line[written:], at + written
-
-
-def _sync_folder(folder: Path) -> None:
-    # a new file survives a power cut only once its folder's entry has reached the disk too
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

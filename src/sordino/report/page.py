@@ -15,10 +15,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from sordino import wire
+from sordino import outputs, wire
 from sordino.certificate import Certificate, Finding, verify
 from sordino.report.figures import Figure
 from sordino.report.words import FALSE_ALARMS, best_guess, change, described, detection_bound, number, percent
+
+REPORT = outputs.Kind("a report", rb'<!doctype html>.*<meta name="generator" content="sordino">')
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def write_report(
 ) -> tuple[Finding, ...]:
     """Verify the certificate and write the page, verdict included; returns what the verification found."""
     findings = verify(certificate)
-    wire.write_atomically(path, render(title, certificate, findings, summary, sections).encode())
+    outputs.write(path, render(title, certificate, findings, summary, sections).encode(), REPORT)
     return findings
 
 
