@@ -1,0 +1,176 @@
+r"""The scattering transform of pictures (Bruna and Mallat 2013), two octaves and eight orientations.
+
+With psi a bank of complex Gabor wavelets (octave j, orientation l), phi a Gaussian low-pass filter and * a convolution
+on the picture, reflected at its border:
+
+    S0 = x * phi        S1 = |x * psi_1| * phi        S2 = ||x * psi_1| * psi_2| * phi
+
+with psi_2 an octave above psi_1, each sampled at every fourth pixel: 1 + 16 + 64 = 81 channels per colour. Channels are
+then normalised picture by picture in groups of three (Tramer and Boneh 2021), after which a row of N numbers has norm
+at most sqrt(N) whatever the picture, and divided by that bound: rows have norm at most 1.
+
+Convolutions are products of Fourier transforms. Sampling every k-th pixel folds the spectrum: its k x k pieces are
+averaged.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import scipy.fft
+from numpy.typing import NDArray
+
+from sordino.features.pictures import PictureMap
+
+Real = NDArray[np.float32]
+Spectrum = NDArray[np.complex64]
+
+ORIENTATIONS = 8
+OCTAVES = 2
+STEP: int = 2**OCTAVES
+CHANNELS = 1 + OCTAVES * ORIENTATIONS + ORIENTATIONS**2
+GROUP = 3
+_STABLE = 1e-5
+_PERIODS = range(-2, 3)
+
+
+class Scattering(PictureMap):
+    """Pictures, flattened, to rows of norm at most 1.
+
+    `shape` is (height, width) or (height, width, channels), as the pixels lie in a row; pixels are expected in [0, 1].
+    Sides are multiples of four.
+    """
+
+    def __init__(self, shape: tuple[int, ...] = (28, 28)) -> None:
+        self.shape = shape
+
+    def _columns(self) -> int:
+        height, width, colours = self._sides()
+        if height % STEP or width % STEP or min(height, width) < 2 * STEP:
+            raise ValueError(
+                f"shape is {self.shape}: both sides must be multiples of {STEP}, and {2 * STEP} or more. Pad the "
+                "pictures."
+            )
+        return colours * CHANNELS * (height // STEP) * (width // STEP)
+
+    def _mapped(self, pictures: Real) -> Real:
+        count, height, width, colours = pictures.shape
+        padded = _padded(np.moveaxis(pictures, 3, 1).reshape(count * colours, height, width))
+        channels = _scattered(padded, _bank(*padded.shape[1:]))
+        # the outermost cells see the padding
+        cropped = channels[:, :, 1:-1, 1:-1][:, :, : height // STEP, : width // STEP]
+        rows: Real = _normalised(cropped.reshape(count, colours * CHANNELS // GROUP, -1)).reshape(count, -1)
+        return rows
+
+
+class Bank(NamedTuple):
+    """Real spectra: the low pass at full and at half resolution, and the wavelets of both octaves."""
+
+    low: tuple[Real, ...]
+    fine: Real
+    coarse: Real
+
+
+def _padded(pictures: Real) -> Real:
+    """Reflected, to a multiple of four with at least one cell to spare on every side."""
+    widths = []
+    for side in pictures.shape[1:]:
+        size = ((side + STEP) // STEP + 1) * STEP
+        widths.append(((size - side) // 2, size - side - (size - side) // 2))
+    return np.pad(pictures, ((0, 0), *widths), mode="reflect")
+
+
+def _scattered(x: Real, bank: Bank) -> Real:
+    """All channels, pictures x 81 x rows x columns, the cells of the padding included."""
+    spectrum = scipy.fft.fft2(x)
+    found = [_smoothed(spectrum, bank.low[0], STEP)]
+    second = []
+    for psi in bank.fine:
+        first = _modulus(spectrum * psi)
+        found.append(_smoothed(first, bank.low[0], STEP))
+        second += [_smoothed(_modulus(_folded(first * psi2, 2)), bank.low[1], STEP // 2) for psi2 in bank.coarse]
+    found += [_smoothed(_modulus(_folded(spectrum * psi, 2)), bank.low[1], STEP // 2) for psi in bank.coarse]
+    return np.stack(found + second, axis=1)
+
+
+def _modulus(spectrum: Spectrum) -> Spectrum:
+    """The spectrum of |signal|."""
+    found: Spectrum = scipy.fft.fft2(np.abs(scipy.fft.ifft2(spectrum)))
+    return found
+
+
+def _smoothed(spectrum: Spectrum, low: Real, step: int) -> Real:
+    found: Real = scipy.fft.ifft2(_folded(spectrum * low, step)).real
+    return found
+
+
+def _folded(spectrum: Spectrum, step: int) -> Spectrum:
+    """The spectrum of every `step`-th pixel of a signal."""
+    if step == 1:
+        return spectrum
+    count, height, width = spectrum.shape
+    folded: Spectrum = spectrum.reshape(count, step, height // step, step, width // step).mean(axis=(1, 3))
+    return folded
+
+
+@lru_cache(maxsize=4)
+def _bank(height: int, width: int) -> Bank:
+    angles = [(ORIENTATIONS // 2 - 1 - l) * math.pi / ORIENTATIONS for l in range(ORIENTATIONS)]  # noqa: E741
+    psi = [[_wavelet(height, width, j, angle) for angle in angles] for j in range(OCTAVES)]
+    low = _spectrum_of(_gabor(height, width, 0.8 * 2 ** (OCTAVES - 1), 0.0, 0.0, 1.0))
+    return Bank(
+        low=tuple(_at_resolution(low, 2**level) for level in range(OCTAVES)),
+        fine=np.stack(psi[0]),
+        coarse=np.stack(psi[1]),
+    )
+
+
+def _wavelet(height: int, width: int, octave: int, angle: float) -> Real:
+    """A Gabor filter less the Gaussian that takes away its mean."""
+    spread, frequency, slant = 0.8 * 2**octave, 0.75 * math.pi / 2**octave, 4 / ORIENTATIONS
+    wave = _gabor(height, width, spread, angle, frequency, slant)
+    bump = _gabor(height, width, spread, angle, 0.0, slant)
+    return _spectrum_of(wave - wave.sum() / bump.sum() * bump)
+
+
+def _gabor(
+    height: int, width: int, spread: float, angle: float, frequency: float, slant: float
+) -> NDArray[np.complex128]:
+    r"""(a/(2 pi s^2)) exp(-u' R diag(1, a^2) R' u / (2 s^2) + i xi <u, (cos, sin)>), repeated with the period."""
+    turn = np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+    form = turn @ np.diag([1.0, slant**2]) @ turn.T / (2 * spread**2)
+    filter = np.zeros((height, width), dtype=np.complex128)
+    for down in _PERIODS:
+        for across in _PERIODS:
+            r, c = np.mgrid[down * height : (down + 1) * height : 1.0, across * width : (across + 1) * width : 1.0]
+            bell = form[0, 0] * r * r + (form[0, 1] + form[1, 0]) * r * c + form[1, 1] * c * c
+            filter += np.exp(-bell + 1j * frequency * (r * math.cos(angle) + c * math.sin(angle)))
+    return filter * slant / (2 * math.pi * spread**2)
+
+
+def _spectrum_of(filter: NDArray[np.complex128]) -> Real:
+    found: Real = scipy.fft.fft2(filter).real.astype(np.float32)
+    return found
+
+
+def _at_resolution(spectrum: Real, step: int) -> Real:
+    """The same filter on every `step`-th pixel: frequencies that it cannot hold are cut off, the rest folded."""
+    if step == 1:
+        return spectrum
+    height, width = spectrum.shape
+    kept = spectrum.copy()
+    kept[height // (2 * step) : height - height // (2 * step)] = 0
+    kept[:, width // (2 * step) : width - width // (2 * step)] = 0
+    folded: Real = kept.reshape(step, height // step, step, width // step).sum(axis=(0, 2))
+    return folded
+
+
+def _normalised(groups: Real) -> Real:
+    """Mean 0 and variance at most 1 in every group, over sqrt(N): the row's norm is then at most 1."""
+    centred = groups - groups.mean(axis=2, keepdims=True)
+    variance = np.square(centred).mean(axis=2, keepdims=True)
+    scaled: Real = centred / np.sqrt((variance + _STABLE) * (groups.shape[1] * groups.shape[2]))
+    return scaled
