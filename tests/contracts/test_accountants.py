@@ -186,7 +186,8 @@ def test_the_guarantee_and_the_second_opinion(name: str, relation: Relation) -> 
             accountants.epsilon(event, DELTA, relation)
         with pytest.raises(ValueError, match=r"no accountant supports"):
             accountants.delta(event, 1.0, relation)
-        assert second_opinion(event, DELTA, relation, "pld") is None
+        with pytest.raises(ValueError, match=r"no accountant supports"):
+            second_opinion(event, DELTA, relation, "pld")
         return
     first = guarantee(event, DELTA, relation)
     assert first.accountant == supporting[0].name

@@ -15,7 +15,16 @@ from sordino.budget import Budget, Relation
 from sordino.privacy.accountants import delta, epsilon, guarantee
 from sordino.privacy.accountants.objective import ObjectiveAccountant, line_delta, objective_delta
 from sordino.privacy.calibrate import calibrate
-from sordino.privacy.events import Approximate, Gaussian, ObjectivePerturbed, compose, repeat
+from sordino.privacy.events import (
+    Approximate,
+    Gaussian,
+    GaussianDP,
+    ObjectivePerturbed,
+    PoissonSampled,
+    PureDP,
+    compose,
+    repeat,
+)
 
 VALUES = json.loads((Path(__file__).parent / "reference_values.json").read_text())
 R1, AR = Relation.REPLACE_ONE, Relation.ADD_REMOVE
@@ -89,9 +98,39 @@ def test_calibration_is_safe_and_tight():
     assert 0.999 <= spent <= 1.0
 
 
+@pytest.mark.parametrize("relation", list(Relation))
+def test_gaussian_releases_beside_it_are_composed_as_losses(relation):
+    """Against simulated losses L = c + m^2/2 + m|u| of one line plus those of the Gaussian: delta is E(1 - e^(x - L))+.
+
+    The composed delta may not lie below, and for adding or removing a record, where one line is all, hardly above.
+    """
+    kappa, multiplier, other = 0.02, 1.2, 1.5
+    event = compose(ObjectivePerturbed(kappa, multiplier, 1e9), Gaussian(other))
+    random = np.random.default_rng(0)
+    u, v, m, mu = np.abs(random.normal(size=10**6)), random.normal(size=10**6), 1 / multiplier, 1 / other
+    losses = math.log1p(kappa) + m * m / 2 + m * u + mu * mu / 2 + mu * v
+    for x in (0.5, 1.5, 3.0):
+        simulated = np.maximum(0.0, -np.expm1(x - losses))
+        noise = 4 * simulated.std() / 1e3
+        composed = delta(event, x, relation)
+        assert composed >= simulated.mean() - noise
+        if relation is AR:
+            assert composed <= simulated.mean() + noise
+    assert guarantee(event, 1e-6, relation).accountant == "objective"
+
+
+def test_it_costs_more_beside_others_and_no_less_than_either():
+    event, other = ObjectivePerturbed(0.01, 5.0, 500.0), Gaussian(4.0)
+    together = epsilon(compose(event, other), 1e-6, R1)
+    assert together > max(epsilon(event, 1e-6, R1), epsilon(other, 1e-6, R1))
+    # a Gaussian release that gives nothing away changes nothing
+    assert epsilon(compose(event, GaussianDP(0.0)), 1e-6, R1) == pytest.approx(epsilon(event, 1e-6, R1), rel=1e-8)
+
+
 def test_it_is_not_composed_by_guessing():
     event = ObjectivePerturbed(0.05, 5.0, 500.0)
-    for several in (repeat(event, 2), compose(event, Gaussian(3.0))):
+    sampled = PoissonSampled(Gaussian(3.0), 0.1)
+    for several in (repeat(event, 2), compose(event, PureDP(0.1)), compose(event, sampled)):
         with pytest.raises(ValueError, match="no accountant supports"):
             epsilon(several, 1e-5, R1)
 
@@ -101,7 +140,7 @@ def test_other_events_are_refused_in_a_sentence(event):
     accountant = ObjectiveAccountant()
     assert not accountant.supports(event, R1)
     for ask in (accountant.epsilon, accountant.delta):
-        with pytest.raises(ValueError, match="not one objective perturbation by itself"):
+        with pytest.raises(ValueError, match="not one objective perturbation"):
             ask(event, 0.5, R1)
 
 

@@ -16,7 +16,6 @@ from sordino.privacy.accountants import guarantee, second_opinion
 from sordino.privacy.accountants.rdp import ORDERS
 from sordino.privacy.accountants.repeated import RepeatedAccountant, selected_divergences
 from sordino.privacy.calibrate import calibrate
-from sordino.privacy.charges import charge
 from sordino.privacy.events import (
     LAWS,
     Approximate,
@@ -33,6 +32,7 @@ from sordino.privacy.events import (
     repeat,
     to_json,
 )
+from sordino.privacy.filter import charge
 from sordino.privacy.repetitions import stopping
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE

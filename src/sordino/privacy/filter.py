@@ -1,67 +1,140 @@
-r"""Stopping in time when the events themselves are chosen in view of earlier outputs.
+r"""What releases take from a budget when each is chosen in view of the outputs of those before it.
 
-Composition theorems ask for the events in advance.  When the next event depends on what was released, a filter is
-needed: a rule, fixed before the first release, that refuses whatever would exceed its budget.  Three are known to be
-as good as composition itself:
+Composition theorems fix the costs of all releases beforehand. Somebody who looks at a release and then decides what to
+spend on the next one does not, and what is truly spent must stay inside a *filter*: a rule, fixed before the first
+release, that refuses whatever would exceed its budget (Rogers, Roth, Ullman & Vadhan 2016). These are the rules:
 
-    pure       sum epsilon_t        <= epsilon                                 (delta = 0)
-    gaussian   sum mu_t^2           <= gdp_mu(epsilon, delta)^2                Smith & Thakurta 2022
-    renyi      sum rho_t(alpha)     <= rho(alpha; epsilon, delta), one alpha   Feldman & Zrnic 2021
+    pure        sum epsilon_t <= epsilon,
+    Gaussian    sum mu_t^2 <= mu^2   and   sum leak_t + (1 + e^epsilon) sum distance_t <= reserve,
+                where mu-GDP gives (epsilon, delta - reserve)                        (Smith & Thakurta 2022),
+    Renyi       sum rho_t(alpha) <= rho(alpha; epsilon, delta - reserve), one alpha  (Feldman & Zrnic 2021),
+                and distances as above.
 
-The rule is chosen by an example of what is to come, or else by the first event, neither of which depends on any
-output: Gaussian for Gaussian and pure events (a pure epsilon is mu-GDP with Phi(mu/2) = e^epsilon / (1 + e^epsilon)),
-Renyi for everything else, at the order that would let the example be repeated most often.
+The second holds because a mu_t-GDP release can be computed from a stretch of length mu_t^2 of a Brownian motion that
+drifts with one neighbour and not with the other. However the stretches are chosen in view of the path so far, together
+they are computed from one path of length mu^2, which is mu-GDP.  `leak_t` is the probability with which a release may
+give away everything, and `distance_t` how far (total variation) it is from one that keeps to its mu_t.
+
+A path of releases must stay inside one of the first two. The paths of either kind stay inside their filter on their
+own, and pure ones add no delta, so together they satisfy (epsilon, delta). The third is better for many small sampled
+releases, and takes the place of both where an example of what is to come is given beforehand.
+
+How a release becomes (mu_t, leak_t): Gaussian noise by its multiplier; a pure release, which randomised response
+dominates, by mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)); anything else by its privacy profile, which must stay below
+
+    delta_t(x) <= leak_t + (1 - leak_t) H(x, mu_t)   for all x >= 0,    H(x, mu) = the profile of mu-GDP.
+
+The whole profile: a release that is (epsilon, delta)-private at one epsilon may cost more beside others than the
+Gaussian release that is. An event that no accountant can price raises.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri_exp
 
 from sordino.budget import Budget, Relation
-from sordino.privacy.accountants import gdp_mu
-from sordino.privacy.accountants.content import read
-from sordino.privacy.accountants.rdp import divergences, largest_divergence
-from sordino.privacy.events import Composed, Event
+from sordino.privacy import accountants
+from sordino.privacy.accountants import gdp_epsilon, gdp_mu
+from sordino.privacy.accountants.content import read, samplable
+from sordino.privacy.accountants.pld import LossAccountant
+from sordino.privacy.accountants.rdp import ORDERS, largest_divergence
+from sordino.privacy.accountants.repeated import total_divergences
+from sordino.privacy.events import Composed, Event, flatten
 
+RESERVE = 0.01
+"""The share of delta set aside for leaks and distances, where nothing else is asked for."""
 
-class Rule(StrEnum):
-    PURE = "pure"
-    GAUSSIAN = "gaussian"
-    RENYI = "renyi"
+_CELLS = 64
+_UP = 1 + 1e-9  # outweighs the rounding of a few operations
 
 
 class BudgetExceeded(RuntimeError):
     """The next release would cost more than is left; it has not happened."""
 
 
+@dataclass(frozen=True)
+class Charge:
+    """What one release, or all of them together, takes. `epsilon` is infinite unless everything was pure."""
+
+    mu: float = 0.0
+    epsilon: float = 0.0
+    leak: float = 0.0
+    distance: float = 0.0
+
+
+def charge(event: Event, cap: Budget, place: int, reserve: float = RESERVE) -> Charge:
+    """What `event` takes from `cap`, as the release number `place` >= 1."""
+    accountants.require_supported(event, cap.relation)
+    content = read(event, cap.relation)
+    if not (content.sampled or content.special):
+        squares = [content.mu**2, *(count * _pure_mu(one.epsilon) ** 2 for one, count in content.pure)]
+        pure = content.mu == 0 and content.distance == 0
+        epsilon = content.epsilons if pure else math.inf
+        return Charge(math.sqrt(math.fsum(squares)) * _UP, epsilon, 0.0, content.distance)
+    if cap.pure:
+        return Charge(math.inf, math.inf, 0.0, content.distance)
+    # sum_k 1/(k (k+1)) = 1: half of the reserve lasts for any number of such releases, the rest for distances
+    leak = reserve / 2 * cap.delta / (place * (place + 1))
+    # the distances are charged beside the profile, not inside it
+    exactly = Composed(tuple(flatten(event)[0].items()))
+    return Charge(_profile_mu(exactly, leak, cap.relation), math.inf, leak, content.distance)
+
+
+def total(charges: Iterable[Charge]) -> Charge:
+    all_ = list(charges)
+    return Charge(
+        math.sqrt(math.fsum(one.mu**2 for one in all_)),
+        math.fsum(one.epsilon for one in all_),
+        math.fsum(one.leak for one in all_),
+        math.fsum(one.distance for one in all_),
+    )
+
+
+def epsilon_of(taken: Charge, cap: Budget, reserve: float = RESERVE) -> float:
+    """The least epsilon that a cap with this one's delta must have for `taken` to stay inside; never less than true."""
+    if cap.pure or math.isinf(taken.mu) or not _reserved(taken, cap, reserve):
+        return taken.epsilon
+    return min(taken.epsilon, gdp_epsilon(taken.mu, (1 - reserve) * cap.delta))
+
+
+def room(taken: Charge, cap: Budget, releases: int) -> float:
+    """The largest epsilon that each of so many further releases may have at the cap's delta; 0 when nothing is left.
+
+    It is enough for releases with Gaussian noise, or with pure noise where the cap is pure. Others need a smaller one.
+    """
+    if cap.pure:
+        share = max(0.0, (cap.epsilon - taken.epsilon) / releases)
+        while math.fsum([taken.epsilon, *[share] * releases]) > cap.epsilon:
+            share = math.nextafter(share, 0.0)
+        return share
+    left = gdp_mu(cap.epsilon, (1 - RESERVE) * cap.delta) ** 2 - taken.mu**2
+    # a millionth less, for what rounding and a lattice's distance will add
+    return gdp_epsilon(math.sqrt(left / releases) * (1 - 1e-6), cap.delta) if left > 0 else 0.0
+
+
 class PrivacyFilter:
     """Ask `admits`, or call `spend` before every release; it raises before the budget is exceeded.
 
-    `expecting` is an example of what is to come, `distance` what approximate events may add up to.
+    With `expecting`, an example of what is to come, the Renyi rule holds, at the order that would let the example be
+    repeated most often. `reserve` is the share of delta for leaks and distances.
     """
 
-    def __init__(self, budget: Budget, expecting: Event | None = None, distance: float = 0.0) -> None:
+    def __init__(self, budget: Budget, expecting: Event | None = None, reserve: float = RESERVE) -> None:
+        if not 0 <= reserve < 1:
+            raise ValueError(f"reserve is {reserve}: a share of delta lies in [0, 1).")
         self.budget = budget
-        self._distance = distance * (1 + 1e-9)
-        self._delta = budget.delta - (1 + math.exp(budget.epsilon)) * self._distance
-        if distance and self._delta <= 0:
-            raise ValueError(
-                f"distance is {distance}: (1 + e^epsilon) times it must stay below delta = {budget.delta}."
-            )
-        self._meter = None if expecting is None else self._choose(expecting)
+        self.reserve = reserve
+        self._order = None if expecting is None or budget.pure else self._best_order(expecting)
         self._spent: list[Event] = []
-        self._used = 0.0
-        self._far = 0.0
-
-    @property
-    def rule(self) -> Rule | None:
-        """Undecided until something is expected or spent."""
-        return self._meter.rule if self._meter else None
+        self._taken = Charge()
 
     @property
     def spent(self) -> Event:
@@ -70,64 +143,72 @@ class PrivacyFilter:
 
     def admits(self, event: Event) -> bool:
         """Whether spending the event would stay within the budget."""
-        meter = self._meter or self._choose(event)
-        far = self._far + read(event, self.budget.relation).distance
-        return self._used + meter.cost(event) <= meter.limit and far <= self._distance
+        return self._within(total((self._taken, self._cost(event))))
 
     def spend(self, event: Event) -> None:
         """Charge the event, or raise and charge nothing."""
-        meter = self._meter or self._choose(event)
-        cost, limit = meter.cost(event), meter.limit
-        if not self.admits(event):
-            needs = f"{cost / limit:.1%}" if limit > 0 and math.isfinite(cost) else "more than all"
+        taken = total((self._taken, self._cost(event)))
+        if not self._within(taken):
             raise BudgetExceeded(
                 f"this release would exceed epsilon = {self.budget.epsilon}, delta = {self.budget.delta} under "
-                f"{self.budget.relation}: {self._used / limit if limit > 0 else 1:.1%} of it is spent and the release "
-                f"needs {needs}. Stop here, or add more noise."
+                f"{self.budget.relation}, beside the {len(self._spent)} before it, so it was refused. Stop here, or "
+                "add more noise."
             )
-        self._meter = meter
-        self._used += cost
-        self._far += read(event, self.budget.relation).distance
+        self._taken = taken
         self._spent.append(event)
 
-    def _choose(self, example: Event) -> _Meter:
-        relation = self.budget.relation
-        if self.budget.pure:
-            return _Meter(Rule.PURE, relation, self.budget.epsilon)
-        if not read(example, relation).sampled:
-            return _Meter(Rule.GAUSSIAN, relation, gdp_mu(self.budget.epsilon, self._delta) ** 2)
-        allowed = largest_divergence(self.budget.epsilon, self._delta)
-        order = int(np.argmax(allowed / divergences(example, relation)))
-        return _Meter(Rule.RENYI, relation, float(allowed[order]), order)
+    def _cost(self, event: Event) -> Charge:
+        if self._order is None:
+            return charge(event, self.budget, len(self._spent) + 1, self.reserve)
+        rho, distance = total_divergences(event, self.budget.relation)
+        return Charge(_renyi_mu(float(rho[self._order]), self._order) * _UP, math.inf, 0.0, distance)
+
+    def _within(self, taken: Charge) -> bool:
+        if self._order is None:
+            return epsilon_of(taken, self.budget, self.reserve) <= self.budget.epsilon
+        largest = _renyi_mu(float(self._allowed()[self._order]), self._order)
+        return taken.mu <= largest and _reserved(taken, self.budget, self.reserve)
+
+    def _best_order(self, example: Event) -> int:
+        rho, _ = total_divergences(example, self.budget.relation)
+        return int(np.argmax(self._allowed() / rho))
+
+    def _allowed(self) -> Any:
+        return largest_divergence(self.budget.epsilon, (1 - self.reserve) * self.budget.delta)
 
 
-@dataclass(frozen=True)
-class _Meter:
-    """A rule with its limit, and the order if it needs one."""
-
-    rule: Rule
-    relation: Relation
-    limit: float
-    order: int = 0
-
-    def cost(self, event: Event) -> float:
-        """What the event adds to the sum of the rule, rounded up."""
-        content = read(event, self.relation)
-        match self.rule:
-            case Rule.PURE:
-                cost = content.largest_loss
-            case Rule.GAUSSIAN:
-                if content.sampled:
-                    raise ValueError(
-                        "this filter began with Gaussian releases and adds up mu^2, which sampled releases have not: "
-                        "start it as PrivacyFilter(budget, expecting=event) with an example of what is to come."
-                    )
-                cost = content.mu**2 + math.fsum(count * _gaussian_square(e.epsilon) for e, count in content.pure)
-            case Rule.RENYI:
-                cost = float(divergences(event, self.relation)[self.order])
-        return cost * (1 + 1e-12)
+def _reserved(taken: Charge, cap: Budget, reserve: float) -> bool:
+    """Whether leaks and distances fit into what was set aside for them."""
+    return taken.leak + (1 + math.exp(min(cap.epsilon, 700.0))) * taken.distance <= reserve * cap.delta
 
 
-def _gaussian_square(epsilon: float) -> float:
-    """mu^2 with Phi(-mu/2) = 1 / (1 + e^epsilon): the chords of the trade-off curve lie above the Gaussian one."""
-    return float(2 * ndtri_exp(-np.logaddexp(0.0, epsilon))) ** 2
+def _renyi_mu(rho: float, order: int) -> float:
+    """The mu of a Gaussian release with this divergence: its square adds up as rho does."""
+    return math.sqrt(max(0.0, 2 * rho / float(ORDERS[order])))
+
+
+def _pure_mu(epsilon: float) -> float:
+    """2 Phi^-1(e^epsilon / (1 + e^epsilon)): the Gaussian trade-off through randomised response's corner."""
+    return -2 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon))))
+
+
+@lru_cache(maxsize=256)
+def _profile_mu(event: Event, leak: float, relation: Relation) -> float:
+    """The mu for which  delta_event(x) <= leak + (1 - leak) H(x, mu)  holds at every x >= 0."""
+    # a coarser grid is faster and still above the profile
+    accountant: Any = LossAccountant(grain=0.05) if samplable(event, relation) else accountants
+    top = accountant.epsilon(event, leak, relation)
+    if not math.isfinite(top):
+        return math.inf
+    # between two edges the left side is at most its value at the lower one, the right side at least at the upper one
+    edges = [top * (1 - math.cos(math.pi * k / _CELLS)) / 2 for k in range(_CELLS + 1)]
+    mu, delta = 0.0, 1.0
+    for low, high in pairwise(edges):
+        # a profile never rises, so a bound found further left also holds here
+        delta = min(delta, accountant.delta(event, low, relation))
+        needed = (delta - leak) / (1 - leak)
+        if needed >= 1 - 1e-9:
+            return math.inf
+        if needed > 0:
+            mu = max(mu, gdp_mu(high, needed))
+    return mu * _UP

@@ -10,7 +10,7 @@ The reservation is on the disk before a record is touched, and counts from that 
 spent; an exception, a crash or a power cut leaves it reserved, which counts the same, because something may have been
 released. Only `release_unused()`, called before anything ran, gives it back.
 
-Later releases may be chosen in view of earlier ones, and what they cost adds up accordingly (`privacy.charges`).
+Later releases may be chosen in view of earlier ones, and what they cost adds up accordingly (`privacy.filter`).
 
 The file is locked while a reservation is decided, so two processes cannot both spend the last of a budget. It knows a
 data set by its name alone: the same records under two names have two budgets, and that is for whoever opens them to
@@ -34,9 +34,8 @@ from sordino import wire
 from sordino.budget import Budget, Relation
 from sordino.privacy import events
 from sordino.privacy.accountants import guarantee
-from sordino.privacy.charges import Charge, charge, epsilon_of, room, total
 from sordino.privacy.events import Event
-from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.filter import BudgetExceeded, Charge, charge, epsilon_of, room, total
 from sordino.privacy.journal import Journal
 
 _HEADER = {"format": "sordino ledger", "version": 1}

@@ -15,8 +15,8 @@ from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.accountants import epsilon, gdp_mu
-from sordino.privacy.charges import charge
 from sordino.privacy.events import Composed, flatten
+from sordino.privacy.filter import charge
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 

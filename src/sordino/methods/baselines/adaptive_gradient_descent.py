@@ -64,14 +64,18 @@ class AdaptiveGradientDescentPlan:
     noise: GaussianNoise
     selection: NoisyMinimum
 
+    @property
+    def reserve(self) -> float:
+        """The share of delta that the distance may use up, and a hair more for the rounding of its sum."""
+        return (1 + math.exp(self.kept.epsilon)) * self.distance / self.kept.delta * (1 + 1e-9)
+
     def filter(self) -> PrivacyFilter:
-        """Adds up mu^2, as it does for Gaussian and pure releases."""
-        return PrivacyFilter(self.kept, distance=self.distance)
+        return PrivacyFilter(self.kept, reserve=self.reserve)
 
     @property
     def event(self) -> Event:
-        left = self.kept.delta - (1 + math.exp(self.kept.epsilon)) * self.distance
-        return Approximate(GaussianDP(gdp_mu(self.kept.epsilon, left)), self.distance)
+        mu = gdp_mu(self.kept.epsilon, (1 - self.reserve) * self.kept.delta)
+        return Approximate(GaussianDP(mu), self.distance)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,18 @@
-"""What an event costs.  The tightest accountant that supports it answers; if none does, a sentence says so.
+"""What an event costs.  The smallest bound of all accountants that support it counts; if none does, a sentence says so.
 
     epsilon(event, delta, relation)      the smallest epsilon the event satisfies at delta
     delta(event, epsilon, relation)      the smallest delta at epsilon
     guarantee(event, delta, relation)    the same, with who computed it and how far from exact it may be
     second_opinion(...)                  the answer of another method, or nothing
 
-All are upper bounds: rounding, truncation and discretisation go to the safe side.
+All are upper bounds: rounding, truncation and discretisation go to the safe side. Infinity is an answer: no epsilon
+holds at this delta. In JSON, which has no word for it, it is the string "inf" (`wire`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,6 +37,7 @@ __all__ = [
     "gdp_epsilon",
     "gdp_mu",
     "guarantee",
+    "require_supported",
     "second_opinion",
 ]
 
@@ -88,44 +90,41 @@ class Guarantee:
 
 
 def guarantee(event: Event, delta: float, relation: Relation) -> Guarantee:
-    """The event's epsilon at delta by the tightest accountant that supports it and finds a finite one."""
+    """The least epsilon at delta that any accountant finds. It is infinite where the event has none at this delta."""
     relation = Relation(relation)
-    first: Guarantee | None = None
-    for accountant in _supporting(event, relation):
-        epsilon = accountant.epsilon(event, delta, relation)
-        if math.isfinite(epsilon):
-            error = accountant.error(event, delta, relation, epsilon)
-            return Guarantee(epsilon, delta, relation, accountant.name, error)
-        first = first or Guarantee(epsilon, delta, relation, accountant.name, None)
-    if first is None:
-        raise ValueError(_nobody(relation))
-    return first
+    accountant, epsilon = _least(
+        event, relation, lambda accountant: accountant.epsilon(event, delta, relation), math.inf
+    )
+    error = accountant.error(event, delta, relation, epsilon) if math.isfinite(epsilon) else None
+    return Guarantee(epsilon, delta, relation, accountant.name, error)
 
 
 def epsilon(event: Event, delta: float, relation: Relation) -> float:
     """An upper bound of the smallest epsilon the event satisfies at delta; infinity if there is none."""
     relation = Relation(relation)
-    values = (accountant.epsilon(event, delta, relation) for accountant in _supporting(event, relation))
-    found = math.nan
-    for found in values:
-        if math.isfinite(found):
-            break
-    if math.isnan(found):
-        raise ValueError(_nobody(relation))
-    return found
+    return _least(event, relation, lambda accountant: accountant.epsilon(event, delta, relation), math.inf)[1]
 
 
 def delta(event: Event, epsilon: float, relation: Relation) -> float:
     """An upper bound of the smallest delta the event satisfies at epsilon."""
     relation = Relation(relation)
-    for accountant in _supporting(event, relation):
-        return accountant.delta(event, epsilon, relation)
-    raise ValueError(_nobody(relation))
+    return _least(event, relation, lambda accountant: accountant.delta(event, epsilon, relation), 1.0)[1]
+
+
+def require_supported(event: Event, relation: Relation) -> None:
+    """Raise a sentence where nobody can tell what the event costs."""
+    if not _supporting(event, relation):
+        raise ValueError(
+            f"no accountant supports this event under {relation}: fixed-size batches have no meaning where the number "
+            "of records is private (use Poisson sampling, or the replace_one relation), and objective perturbation is "
+            "accounted for together with Gaussian releases only."
+        )
 
 
 def second_opinion(event: Event, delta: float, relation: Relation, first: str) -> Guarantee | None:
     """The guarantee by the tightest accountant not named `first`; None if no other finds a finite epsilon."""
     relation = Relation(relation)
+    require_supported(event, relation)
     for accountant in OPINIONS:
         if accountant.name != first and accountant.supports(event, relation):
             epsilon = accountant.epsilon(event, delta, relation)
@@ -134,13 +133,20 @@ def second_opinion(event: Event, delta: float, relation: Relation, first: str) -
     return None
 
 
-def _supporting(event: Event, relation: Relation) -> Iterator[Accountant]:
-    return (accountant for accountant in ACCOUNTANTS if accountant.supports(event, relation))
+def _supporting(event: Event, relation: Relation) -> list[Accountant]:
+    return [accountant for accountant in ACCOUNTANTS if accountant.supports(event, relation)]
 
 
-def _nobody(relation: Relation) -> str:
-    return (
-        f"no accountant supports this event under {relation}: fixed-size batches have no meaning where the number of "
-        "records is private (use Poisson sampling, or the replace_one relation), and objective perturbation is not "
-        "accounted for together with other events."
-    )
+def _least(
+    event: Event, relation: Relation, ask: Callable[[Accountant], float], nothing: float
+) -> tuple[Accountant, float]:
+    """The smallest of all answers, and whose it is: an accountant that has one at all undercuts those after it."""
+    require_supported(event, relation)
+    first, *others = _supporting(event, relation)
+    least = ask(first)
+    for other in others:
+        if least < nothing:
+            break
+        if (found := ask(other)) < least:
+            first, least = other, found
+    return first, least

@@ -57,12 +57,12 @@ class RepeatedAccountant:
         )
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
-        rho, distance = _divergences(event, relation)
+        rho, distance = total_divergences(event, relation)
         return smallest_epsilon(lambda d: least_epsilon(rho, d), delta, distance)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
-        rho, distance = _divergences(event, relation)
+        rho, distance = total_divergences(event, relation)
         return total_delta(lambda e: least_delta(rho, e), epsilon, distance)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
@@ -104,7 +104,8 @@ def _run_deltas(run: Event, relation: Relation) -> Array:
     return np.array([least_delta(rho, epsilon) for epsilon in epsilons])
 
 
-def _divergences(event: Event, relation: Relation) -> tuple[Array, float]:
+def total_divergences(event: Event, relation: Relation) -> tuple[Array, float]:
+    """rho at every order of `ORDERS` of an event with or without selections, and its distance."""
     selections, rest = _parted(event)
     rho = divergences(rest, relation)
     for selected, count in selections:
