@@ -27,6 +27,7 @@ from sordino import wire
 from sordino.budget import Budget
 from sordino.checkpoint_folder import Held, Story, held, read_story
 from sordino.privacy.accountants import guarantee
+from sordino.privacy.ledger import new_reference
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.stepwise import Stepwise, Used, as_event
 from sordino.progress import kept_by
@@ -90,8 +91,8 @@ class Keeper:
         self.checkpoint, self.callbacks = checkpoint, tuple(callbacks)
         self.last = 0
         """The step at which the run will end."""
-        self.reservation: int | None = None
-        """The number under which a ledger has set the run's budget aside."""
+        self.reference = new_reference()
+        """The name under which a ledger sets the run's budget aside, the same for every part of the run."""
         self._held: Held | None = None
         self._story = Story()
         self._facts: dict[str, Any] = {}
@@ -117,7 +118,7 @@ class Keeper:
             _require_resumable(self.checkpoint, self._story)
             if self._story.facts is not None:
                 _require_same(self.checkpoint.folder, self._story.facts, self._facts)
-            self.reservation = self._story.reservation
+            self._note_reference()
             with kept_by(self):
                 yield
             # what a run returns is seen: a run that stopped at a round it drew is kept as it is then
@@ -201,12 +202,21 @@ class Keeper:
     def _note_begin(self) -> None:
         if self._held is None:
             return
-        common = {"seeded": self._seeded, "reservation": self.reservation}
         if self._story.facts is None:
-            self._held.note({"kind": "begun", "facts": self._facts, **common})
+            self._held.note({"kind": "begun", "facts": self._facts, "seeded": self._seeded})
         else:
-            self._held.note({"kind": "resumed", "step": self._first, "seen": self._story.seen, **common})
+            line = {"kind": "resumed", "step": self._first, "seen": self._story.seen, "seeded": self._seeded}
+            self._held.note(line)
         self._story = self._held.story
+
+    def _note_reference(self) -> None:
+        """Before anything is reserved, so that a run cut off between the two finds its reservation again."""
+        assert self._held is not None
+        mark = wire.digest(self._facts)
+        if self._story.reference is not None and self._story.reference[1] == mark:
+            self.reference = self._story.reference[0]
+        else:
+            self._held.note({"kind": "reserving", "reference": self.reference, "facts": mark})
 
 
 def facts(problem: Any, budget: Budget, method: Any, plan: Any) -> dict[str, Any]:

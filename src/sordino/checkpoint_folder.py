@@ -1,6 +1,6 @@
 """The files of a checkpoint: one folder, written so that a crash at any instant leaves it usable.
 
-    journal.jsonl                  what was begun, kept, shown and resumed, in order (see `privacy.journal`)
+    journal.jsonl                  what was reserved, begun, kept, shown and resumed, in order (see `privacy.journal`)
     state-<digest>.safetensors     the arrays of the last state, named by the SHA-256 of their content
     lock                           held by the process that is training
 
@@ -57,15 +57,18 @@ class Story:
     """(s, r) for every time a run went on from step s when step r had been seen."""
     resumes: int = 0
     seeded: bool = False
-    reservation: int | None = None
+    reference: tuple[str, str] | None = None
+    """The run's name in a ledger, and the digest of the facts of the run that has it."""
 
     @staticmethod
     def read(lines: tuple[dict[str, Any], ...]) -> Story:
         story: dict[str, Any] = {"lost": (), "resumes": 0, "seeded": False, "seen": 0}
         for line in lines:
             match line:
-                case {"kind": "begun", "facts": dict(facts), "seeded": bool(seeded), "reservation": reservation}:
-                    story |= {"facts": facts, "seeded": seeded, "reservation": reservation}
+                case {"kind": "reserving", "reference": str(reference), "facts": str(mark)}:
+                    story["reference"] = reference, mark
+                case {"kind": "begun", "facts": dict(facts), "seeded": bool(seeded)}:
+                    story |= {"facts": facts, "seeded": seeded}
                 case {"kind": "kept", "step": int(step), "digest": str(digest), "numbers": dict(numbers)}:
                     story |= {"kept": Kept(step, digest, wire.from_plain(numbers, {})), "seen": step}
                 case {"kind": "shown", "step": int(step)}:
@@ -73,7 +76,6 @@ class Story:
                 case {"kind": "resumed", "step": int(step), "seen": int(seen), "seeded": bool(seeded)}:
                     story["lost"] += ((step, seen),) if seen > step else ()
                     story |= {"resumes": story["resumes"] + 1, "seen": step, "seeded": story["seeded"] or seeded}
-                    story["reservation"] = line.get("reservation")
                 case _:
                     raise ValueError(f"the checkpoint's journal has a line that this version does not know: {line}.")
         return Story(**story)

@@ -36,7 +36,9 @@ from sordino.privacy.calibrate import calibrate
 from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
+from sordino.privacy.spending import account
 from sordino.problem import Problem
+from sordino.release import release
 
 Array = NDArray[np.float64]
 
@@ -75,6 +77,11 @@ class Curvature:
 
 def curvature(X: Any, y: Any, loss: Loss, penalty: Ridge | None = None, at: Array | None = None) -> Curvature:
     """Curvatures of F(w) = mean loss + penalty at `at` (zero), for rows as they are. For research: not private."""
+    if (charged := account()) is not None:
+        raise ValueError(
+            f"curvature measures the records without noise, and here everything that is computed from them is charged "
+            f"to {charged.dataset!r}: use private_curvature, or measure outside of charged_to, for research alone."
+        )
     ridge = (penalty or Ridge()).strength
     X, y = _matrix(X), np.asarray(y, dtype=float)
     K, d = loss.outputs, X.shape[1]
@@ -138,7 +145,7 @@ def _gram(X: Any, weights: Array) -> Array:
 
 @dataclass(frozen=True)
 class PrivateCurvature:
-    """tr(H)/p with noise. `event` is what it cost: reserve it in a ledger, or compose it with the training's."""
+    """tr(H)/p with noise. `event` is what it cost; inside `charged_to` a ledger has been charged with it."""
 
     average: float
     noise: GaussianNoise | L2LaplaceNoise
@@ -171,32 +178,44 @@ def private_curvature(
     One number is enough at a small budget: its standard deviation is about c / (epsilon n p).
     """
     noise = curvature_noise(problem, budget)
-    c = noise.sensitivity
-    total = np.array([np.clip(_traces(X, y, problem, rows, at), 0.0, c).sum()])
-    released = float(noise.perturb(total, randomness or Randomness.system())[0])
-    # what no data set can have is noise, and rounding it off looks at no record
-    data_term = min(max(released / problem.records, 0.0), c) / problem.dim
-    return PrivateCurvature(data_term + problem.penalty.convexity, noise)
+    at = problem.start() if at is None else np.asarray(at, dtype=float)
+    records = _Records(_matrix(X), np.asarray(y, dtype=float), problem, rows, at.reshape(problem.loss.outputs, -1))
+
+    def run(records: _Records) -> PrivateCurvature:
+        c = noise.sensitivity
+        total = np.array([np.clip(records.traces(), 0.0, c).sum()])
+        noisy = float(noise.perturb(total, randomness or Randomness.system())[0])
+        # what no data set can have is noise, and rounding it off looks at no record
+        data_term = min(max(noisy / problem.records, 0.0), c) / problem.dim
+        return PrivateCurvature(data_term + problem.penalty.convexity, noise)
+
+    return release(noise.event, budget, f"average curvature, epsilon {budget.epsilon:.6g}", records, run)[0]
 
 
-def _traces(X: Any, y: Any, problem: Problem, rows: Rows, at: Array | None) -> Array:
-    """tr(Hessian of l_i) per record: the loss's own trace in the scores, times the squared norm of the row."""
-    loss, K = problem.loss, problem.loss.outputs
-    w = (problem.start() if at is None else np.asarray(at, dtype=float)).reshape(K, -1)
-    X, y = _matrix(X), np.asarray(y, dtype=float)
-    with np.errstate(all="ignore"):
-        squares = (X * X if isinstance(X, np.ndarray) else X.multiply(X)).sum(axis=1)
-        norms = np.sqrt(np.asarray(squares, dtype=float).ravel())
-        scales = rows.scales(norms)
-        features = w[:, :-1] if rows.has_intercept else w
-        constant = rows.intercept * w[:, -1] if rows.has_intercept else np.zeros(K)
-        scores = np.where(scales[:, None] > 0, scales[:, None] * np.asarray(X @ features.T), 0.0) + constant
-        # labels do not enter the curvature of these losses; a missing one must not stop the others
-        second = loss.curvature(scores if K > 1 else scores[:, 0], np.where(np.isfinite(y), y, 0.0))
-        inner = np.trace(second, axis1=-2, axis2=-1) if K > 1 else second
-        lengths = np.where(scales > 0, scales * norms, 0.0)
-        traces: Array = inner * (lengths**2 + rows.intercept**2)
-        return np.nan_to_num(traces, nan=0.0)
+@dataclass(frozen=True, eq=False)
+class _Records:
+    X: Any
+    y: Array
+    problem: Problem
+    rows: Rows
+    at: Array
+
+    def traces(self) -> Array:
+        """tr(Hessian of l_i) per record: the loss's own trace in the scores, times the squared norm of the row."""
+        X, w, rows, loss, K = self.X, self.at, self.rows, self.problem.loss, self.problem.loss.outputs
+        with np.errstate(all="ignore"):
+            squares = (X * X if isinstance(X, np.ndarray) else X.multiply(X)).sum(axis=1)
+            norms = np.sqrt(np.asarray(squares, dtype=float).ravel())
+            scales = rows.scales(norms)
+            features = w[:, :-1] if rows.has_intercept else w
+            constant = rows.intercept * w[:, -1] if rows.has_intercept else np.zeros(K)
+            scores = np.where(scales[:, None] > 0, scales[:, None] * np.asarray(X @ features.T), 0.0) + constant
+            # labels do not enter the curvature of these losses; a missing one must not stop the others
+            second = loss.curvature(scores if K > 1 else scores[:, 0], np.where(np.isfinite(self.y), self.y, 0.0))
+            inner = np.trace(second, axis1=-2, axis2=-1) if K > 1 else second
+            lengths = np.where(scales > 0, scales * norms, 0.0)
+            traces: Array = inner * (lengths**2 + rows.intercept**2)
+            return np.nan_to_num(traces, nan=0.0)
 
 
 def descent_for_curvature(nu: float, problem: Problem, step_size: float | None = None) -> NoisyGradientDescent:

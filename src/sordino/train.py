@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import warnings
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -20,8 +21,8 @@ from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import SEEDED, Randomness
-from sordino.privacy.spending import reserved
 from sordino.problem import NetworkProblem, Problem
+from sordino.release import release
 
 
 class PrivacyWarning(UserWarning):
@@ -48,12 +49,14 @@ def train(
     notes: tuple[str, ...] = (),
     start: NDArray[np.float64] | None = None,
     keeper: Keeper | None = None,
+    reference: str | None = None,
 ) -> Trained:
     """Follow `method` on the oracle's records and say what was guaranteed.
 
     `enforced` and `assumed` are sentences for the certificate: what was made true of every record, and what was taken
     as public on the caller's word. `start` is a first iterate that does not depend on the records. With a `keeper` the
-    run can be watched, and go on after it was cut off.
+    run can be watched, and go on after it was cut off. `reference` names the run in a ledger, for whoever keeps it
+    elsewhere and may have to begin again.
     """
     randomness = Randomness.system() if randomness is None else randomness
     _warn(problem, budget)
@@ -61,17 +64,17 @@ def train(
     # account before a record is touched: what cannot be certified is not run
     stated, remarks = _state(plan.event, method, budget)
     note = f"{type(method).__name__}, epsilon {stated:.6g}"
-    if keeper is None:
-        with reserved(plan.event, budget.relation, note):
-            release = method.run(plan, problem, oracle, randomness, start)
-    else:
-        # lost steps count as taken ones, so what was planned, and reserved, covers them
-        with (
-            keeper.keeping(problem, budget, method, plan, randomness),
-            reserved(plan.event, budget.relation, note, keeper.reservation) as reservation,
-        ):
-            keeper.reservation = None if reservation is None else reservation.number
-            release = method.run(plan, problem, oracle, randomness, start)
+    # lost steps count as taken ones, so what was planned, and reserved, covers them
+    with nullcontext() if keeper is None else keeper.keeping(problem, budget, method, plan, randomness):
+        released, earned = release(
+            plan.event,
+            budget,
+            note,
+            oracle,
+            lambda asked: method.run(plan, problem, asked, randomness, start),
+            reference if keeper is None else keeper.reference,
+        )
+    if keeper is not None:
         remarks = (*remarks, *keeper.notes)
     certificate = Certificate(
         epsilon=stated,
@@ -81,8 +84,8 @@ def train(
         problem=problem,
         method=method,
         plan=wire.to_plain(plan),
-        event=release.event,
-        accountant=(earned := guarantee(release.event, budget.delta, budget.relation)).accountant,
+        event=released.event,
+        accountant=earned.accountant,
         accounting_error=earned.error,
         rows=rows,
         enforced=enforced,
@@ -92,7 +95,7 @@ def train(
         versions=_versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    return Trained(release.weights, certificate, release.chosen)
+    return Trained(released.weights, certificate, released.chosen)
 
 
 def public_count(given: int | None, actual: int, relation: Relation) -> tuple[int, str]:

@@ -25,7 +25,7 @@ from sordino.privacy.events import (
     repeat,
 )
 from sordino.privacy.filter import BudgetExceeded
-from sordino.privacy.ledger import Ledger, State
+from sordino.privacy.ledger import Ledger, State, whoami
 from sordino.problem import Problem
 
 CAP = Budget(1.0, 1e-6)
@@ -249,15 +249,230 @@ def test_a_changed_reservation_is_found_out(ledger):
         spend(ledger, FIFTH)
 
 
-def test_lines_taken_away_at_the_end_show_against_a_kept_head(ledger):
+@pytest.mark.parametrize("left", [None, 0, 1, 2, 3, 4, 5])
+def test_lines_taken_away_are_noticed_whatever_is_asked(ledger, left):
+    spend(ledger, FIFTH)
+    spend(ledger, FIFTH)
+    lines = ledger.path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 6
+    if left is None:
+        ledger.path.unlink()
+    else:
+        ledger.path.write_bytes(b"".join(lines[:left]))
+    for ask in (
+        lambda: ledger.spent("survey"),
+        lambda: ledger.remaining("survey"),
+        lambda: spend(ledger, FIFTH),
+        lambda: ledger.open("survey", CAP),
+        ledger.head,
+    ):
+        with pytest.raises(ValueError, match=r"emptied, cut or exchanged: it had 6 lines"):
+            ask()
+    ledger.path.write_bytes(b"".join(lines))
+    spend(ledger, FIFTH)
+
+
+def test_a_ledger_written_anew_is_noticed(ledger, tmp_path):
+    spend(ledger, FIFTH)
+    other = Ledger(tmp_path / "other")
+    other.open("survey", CAP)
+    os.replace(other.path, ledger.path)
+    with pytest.raises(ValueError, match="emptied, cut or exchanged"):
+        ledger.remaining("survey")
+
+
+def test_what_others_have_written_since_is_no_surprise(ledger, monkeypatch, tmp_path):
+    mine = os.environ["XDG_STATE_HOME"]
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "of another user"))
+    spend(ledger, FIFTH)
+    monkeypatch.setenv("XDG_STATE_HOME", mine)
+    assert ledger.spent("survey") == FIFTH
+
+
+def test_a_head_kept_elsewhere_shows_what_both_files_hide(ledger, monkeypatch, tmp_path):
     spend(ledger, FIFTH)
     head = ledger.head()
     spend(ledger, FIFTH)
     assert ledger.extends(head)
-    path = ledger._journal.path
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:2]))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    ledger.path.write_bytes(b"".join(ledger.path.read_bytes().splitlines(keepends=True)[:2]))
     assert ledger.spent("survey") is None
     assert not ledger.extends(head)
+
+
+def test_where_no_head_can_be_kept_the_release_goes_on_with_a_warning(ledger, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    with pytest.warns(RuntimeWarning, match="could not be kept apart"):
+        spend(ledger, FIFTH)
+    assert states(ledger) == [State.SPENT]
+
+
+def test_a_damaged_head_is_a_sentence(ledger, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    ledger.head()
+    (file,) = (tmp_path / "state").glob("**/*.json")
+    for content in (b"", b"[]", b'{"head": 1, "lines": 1}', b"[" * 60_000):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="was damaged"):
+            ledger.head()
+
+
+# what is not a ledger of ours
+
+
+def forged(ledger, *entries):
+    """Lines with checksums that fit: whoever writes the file can make them."""
+    with ledger._journal.writing() as writer:
+        for entry in entries:
+            writer.append(entry)
+
+
+def reserve_line(**changes):
+    charge = {"kind": "Charge", "mu": 0.1, "epsilon": "inf", "leak": 0.0, "distance": 0.0}
+    line = {"kind": "reserve", "number": 0, "dataset": "survey", "note": "", "created": "", "charge": charge}
+    return {**line, "event": {"kind": "GaussianDP", "mu": 0.1}, **changes}
+
+
+def test_a_line_in_the_form_of_earlier_versions_is_read(ledger):
+    forged(ledger, reserve_line(), {"kind": "settle", "number": 0, "state": "spent", "created": ""})
+    (entry,) = ledger.entries("survey")
+    assert (entry.state, entry.reference, entry.by, entry.settled[0].who) == (State.SPENT, "", "", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"kind": "close"},
+        {"kind": "open", "dataset": "x", "cap": 3},
+        {"kind": "open", "dataset": "x", "cap": {"kind": "Budget", "epsilon": -1}},
+        reserve_line(number=7),
+        reserve_line(number=-1),
+        reserve_line(dataset="nobody's"),
+        reserve_line(charge=0.1),
+        reserve_line(charge={"kind": "Charge", "nu": 1}),
+        reserve_line(event={}),
+        reserve_line(event={"kind": "Composed", "parts": 7}),
+        {"kind": "settle", "number": 0, "state": "spent", "created": ""},
+        {"kind": "settle", "number": 0, "state": "forgotten", "created": ""},
+    ],
+)
+def test_a_line_that_is_none_of_ours_is_a_sentence(ledger, line):
+    forged(ledger, line)
+    with pytest.raises(ValueError, match="line 3 of the ledger is not one that this version writes"):
+        ledger.entries("survey")
+
+
+def test_what_is_too_large_or_no_file_is_not_read(ledger, tmp_path):
+    with ledger.path.open("r+b") as file:
+        file.truncate(1 << 40)  # a hole: no disk is filled
+    with pytest.raises(ValueError, match="at most"):
+        ledger.entries("survey")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="is not a file"):
+        Ledger(tmp_path / "pipe").datasets()
+    with pytest.raises(ValueError, match="is not a file"):
+        Ledger(tmp_path / "pipe").open("survey", CAP)
+
+
+# by whom, and by hand
+
+
+def test_a_reservation_says_who_made_it_and_how_it_ended(ledger):
+    spend(ledger, FIFTH, "a model")
+    (entry,) = ledger.entries("survey")
+    assert whoami() in entry.by
+    assert str(os.getpid()) in entry.by
+    (settled,) = entry.settled
+    assert (settled.state, settled.who, settled.why) == (State.SPENT, whoami(), "")
+
+
+def test_settled_by_hand_with_a_name_and_a_reason(ledger):
+    ledger.reserve("survey", FIFTH, REPLACE)
+    ledger.reserve("survey", FIFTH, REPLACE)
+    ledger.settle(0, State.UNUSED, "Ada", "killed before it began: see the log")
+    ledger.settle(1, State.SPENT, "Ada", "its model was used")
+    given_back, spent = ledger.entries("survey")
+    assert (given_back.state, spent.state) == (State.UNUSED, State.SPENT)
+    assert (given_back.settled[0].who, given_back.settled[0].why) == ("Ada", "killed before it began: see the log")
+    assert ledger.spent("survey") == FIFTH
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_has_ended_is_not_settled_by_hand(ledger, number):
+    spend(ledger, FIFTH)
+    ledger.reserve("survey", FIFTH, REPLACE).release_unused()
+    with pytest.raises(ValueError, match="already"):
+        ledger.settle(number, State.UNUSED, "Ada", "why not")
+
+
+@pytest.mark.parametrize(
+    ("number", "state", "who", "why"),
+    [
+        (1, State.UNUSED, "Ada", "lost"),
+        (-1, State.UNUSED, "Ada", "lost"),
+        (0, State.UNUSED, " ", "lost"),
+        (0, State.UNUSED, "Ada", ""),
+        (0, State.RESERVED, "Ada", "lost"),
+    ],
+)
+def test_a_settlement_without_a_name_a_reason_or_a_reservation_is_a_sentence(ledger, number, state, who, why):
+    ledger.reserve("survey", FIFTH, REPLACE)
+    with pytest.raises(ValueError, match="reservation"):
+        ledger.settle(number, state, who, why)
+    assert states(ledger) == [State.RESERVED]
+
+
+def test_a_run_that_was_taken_for_dead_counts_when_it_ends(ledger):
+    with ledger.reserve("survey", FIFTH, REPLACE):
+        ledger.settle(0, State.UNUSED, "Ada", "surely dead")
+    assert states(ledger) == [State.SPENT]
+
+
+def test_a_run_that_was_taken_for_finished_cannot_be_given_back(ledger):
+    reservation = ledger.reserve("survey", FIFTH, REPLACE)
+    ledger.settle(0, State.SPENT, "Ada", "its model was used")
+    with pytest.raises(ValueError, match="spent already"):
+        reservation.release_unused()
+    assert states(ledger) == [State.SPENT]
+
+
+# the same run again
+
+
+def test_a_reference_has_one_reservation(ledger):
+    first = ledger.reserve("survey", FIFTH, REPLACE, reference="run 1")
+    again = ledger.reserve("survey", FIFTH, REPLACE, reference="run 1")
+    assert (first.number, again.number) == (0, 0)
+    with again:
+        pass
+    assert ledger.reserve("survey", FIFTH, REPLACE, reference="run 1").state is State.SPENT
+    assert ledger.reserve("survey", FIFTH, REPLACE, reference="run 2").number == 1
+    assert states(ledger) == [State.SPENT, State.RESERVED]
+
+
+def test_without_a_reference_every_reservation_is_another(ledger):
+    assert [ledger.reserve("survey", FIFTH, REPLACE).number for _ in range(3)] == [0, 1, 2]
+    assert len({entry.reference for entry in ledger.entries("survey")}) == 3
+
+
+def test_a_reference_of_something_else_is_refused(ledger):
+    ledger.reserve("survey", FIFTH, REPLACE, reference="run 1")
+    with pytest.raises(ValueError, match="stands for another release"):
+        ledger.reserve("survey", SAMPLED, REPLACE, reference="run 1")
+
+
+def test_a_reference_of_another_data_set_pays_nothing_here(ledger):
+    ledger.open("other", CAP)
+    ledger.reserve("survey", FIFTH, REPLACE, reference="run 1")
+    ledger.reserve("other", FIFTH, REPLACE, reference="run 1")
+    assert ledger.spent("other") == ledger.spent("survey") == FIFTH
+
+
+def test_what_was_given_back_is_reserved_anew(ledger):
+    ledger.reserve("survey", FIFTH, REPLACE, reference="run 1").release_unused()
+    assert ledger.reserve("survey", FIFTH, REPLACE, reference="run 1").number == 1
+    assert states(ledger) == [State.UNUSED, State.RESERVED]
 
 
 # crashes
@@ -281,7 +496,8 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-INSTANTS = [(append, moment) for append in (1, 2) for moment in ("before", "half", "unsynced", "synced")]
+MOMENTS = ("before", "half", "unsynced", "synced", "head")
+INSTANTS = [(append, moment) for append in (1, 2) for moment in MOMENTS]
 
 
 @pytest.mark.parametrize(("append", "moment"), INSTANTS)
@@ -291,8 +507,8 @@ def test_killed_at_any_instant_what_touched_the_records_is_counted(ledger, tmp_p
     touched = tmp_path / "touched"
 
     def work():
-        calls = {"write": 0, "sync": 0}
-        write, sync = os.pwrite, os.fsync
+        calls = {"write": 0, "sync": 0, "head": 0}
+        write, sync, move = os.pwrite, os.fsync, os.replace
 
         def dying_write(descriptor, line, at):
             calls["write"] += 1
@@ -303,15 +519,22 @@ def test_killed_at_any_instant_what_touched_the_records_is_counted(ledger, tmp_p
                 die()
             return write(descriptor, line, at)
 
+        def dying_move(source, target):
+            calls["head"] += 1
+            if calls["head"] == append and moment == "head":
+                die()
+            move(source, target)
+
         def dying_sync(descriptor):
-            calls["sync"] += 1
+            calls["sync"] += os.path.sameopenfile(descriptor, held)
             if calls["sync"] == append and moment == "unsynced":
                 die()
             sync(descriptor)
             if calls["sync"] == append and moment == "synced":
                 die()
 
-        os.pwrite, os.fsync = dying_write, dying_sync
+        held = os.open(ledger.path, os.O_RDONLY)
+        os.pwrite, os.fsync, os.replace = dying_write, dying_sync, dying_move
         with ledger.reserve("survey", FIFTH, REPLACE):
             touched.touch()
 

@@ -1,6 +1,7 @@
 """A member's own record of what was opened: lines that only grow, chained by hashes and signed one by one.
 
     began      with which plan, and the coins that all members share
+    reserving  under which reference the owner's ledger is about to be charged, so that a run is charged once
     met        whom it met at the start of a session, and how far the others' records reached
     opening    before anything leaves this member that others could open a sum with
     opened     the sum, on the disk before it is used
@@ -57,7 +58,7 @@ class Story:
     """What each step that was begun is, whether it was opened or not."""
     met: dict[int, str] = field(default_factory=dict)
     sessions: int = 0
-    reservation: int | None = None
+    reference: str | None = None
     stopped: str = ""
     finished: Fact | None = None
     last: str = ""
@@ -83,8 +84,8 @@ class Story:
                 self.stopped = ""
                 self.seeded = self.seeded or fact["seeded"]
                 self.met.update({int(member): head for member, head in fact["heads"].items()})
-            case "reserved":
-                self.reservation = fact["number"]
+            case "reserving":
+                self.reference = fact["reference"]
             case "opening":
                 self._note(fact["step"], fact["event"])
             case "opened" | "learnt":

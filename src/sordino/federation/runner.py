@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from sordino import outputs, wire
 from sordino.federation.aggregation import Aggregation
@@ -92,7 +91,7 @@ def _session(
     party = _open_party(seat, aggregation, record, data, seed)
     oracle = FederatedOracle(replace(agreement, coins=bytes.fromhex(coins)), recorded, party)
     randomness = replace(oracle.common_randomness(), is_seeded=meeting.seeded)
-    with _reserved(record, plan, ledger):
+    with _charged(record, ledger):
         trained = train(
             plan.problem,
             plan.budget,
@@ -105,6 +104,7 @@ def _session(
             else (f"rows with a norm above {plan.rows.bound:g} are scaled down to it",),
             assumed=_said(charter),
             notes=_notes(charter, record),
+            reference=record.story.reference,
         )
     _finish(charter, aggregation, record, trained)
     pending.forget()
@@ -189,22 +189,18 @@ def _notes(charter: Charter, record: Record) -> tuple[str, ...]:
 
 
 @contextmanager
-def _reserved(record: Record, plan: Any, ledger: tuple[Path, str] | None) -> Iterator[None]:
-    """This owner's own ledger, charged once however often the run is cut off."""
+def _charged(record: Record, ledger: tuple[Path, str] | None) -> Iterator[None]:
+    """To this owner's own ledger, once however often the run is cut off."""
     if ledger is None:
         yield
         return
-    from sordino.privacy.ledger import Ledger
+    from sordino.privacy.ledger import Ledger, new_reference
+    from sordino.privacy.spending import charged_to
 
+    if record.story.reference is None:
+        record.append("reserving", {"reference": new_reference()})
     path, dataset = ledger
-    book, event = Ledger(path), plan.planned.event
-    before = record.story.reservation
-    reservation = None if before is None else book.take_up(before, dataset, event)
-    if reservation is None:
-        note = f"federation, {type(plan.method).__name__}, epsilon {plan.budget.epsilon:.6g}"
-        reservation = book.reserve(dataset, event, plan.relation, note)
-        record.append("reserved", {"number": reservation.number})
-    with reservation:
+    with charged_to(Ledger(path), dataset):
         yield
 
 

@@ -5,7 +5,7 @@ unnoticed. A line is on the disk before `append` returns. A crash in the middle 
 writer never learnt that it was written, so it does not count, and the next append replaces it.
 
 What a chain alone cannot show is that whole lines are missing at its end, or that all of it was written anew: keep
-`head()` somewhere else, and `extends(head)` tells.
+`head()` somewhere else, and `extends(head)` tells. A `Witness` keeps it and compares at every reading.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sordino import outputs, wire
 
 Entry = dict[str, Any]
+
+# a pipe must not make the reader wait for a writer
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,22 @@ class Chain:
         return self.checks[-1] if self.checks else ""
 
 
+class Witness(Protocol):
+    """Remembers, apart from the file, how far it reached."""
+
+    def require(self, chain: Chain) -> None:
+        """A sentence unless the chain holds everything that was remembered."""
+        ...
+
+    def remember(self, chain: Chain) -> None: ...
+
+
 @dataclass
 class Writer:
     """The file, held by this process alone until the `writing` block ends."""
 
     descriptor: int
+    journal: Journal = field(repr=False)
     chain: Chain = field(repr=False)
 
     @property
@@ -54,6 +69,7 @@ class Writer:
         """Returns when the line has reached the disk; a failed write leaves the file as it was."""
         chain = self.chain
         line = _line(chain.head, entry) if chain.ended else b"\n" + _line(chain.head, entry)
+        self.journal.require_size(chain.length + len(line))
         os.ftruncate(self.descriptor, chain.length)
         try:
             _write(self.descriptor, line, chain.length)
@@ -63,6 +79,8 @@ class Writer:
         os.fsync(self.descriptor)
         checks = (*chain.checks, _check(chain.head, entry))
         self.chain = Chain((*chain.entries, entry), checks, chain.length + len(line), ended=True)
+        if self.journal.witness is not None:
+            self.journal.witness.remember(self.chain)
 
 
 @dataclass(frozen=True)
@@ -71,6 +89,9 @@ class Journal:
 
     path: Path
     header: Entry
+    witness: Witness | None = None
+    largest: int = 1 << 32
+    """Bytes: what is larger was not written by this program, and is not read into memory."""
 
     def entries(self) -> tuple[Entry, ...]:
         """All entries after the header; none when there is no file yet."""
@@ -79,9 +100,13 @@ class Journal:
     def glance(self) -> tuple[Entry, ...]:
         """The same without waiting for who writes: a line that is on its way may be missing."""
         try:
-            return self._parse(self.path.read_bytes()).entries[1:]
+            descriptor = os.open(self.path, _READ)
         except FileNotFoundError:
             return ()
+        try:
+            return self._parse(self._content(descriptor)).entries[1:]
+        finally:
+            os.close(descriptor)
 
     def head(self) -> str:
         """The last line's checksum, which stands for every line so far."""
@@ -96,14 +121,14 @@ class Journal:
         """Wait until no other process writes, then read what is there and append to it."""
         outputs.require_ordinary(self.path)
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"{self.path} cannot be created: its folder does not exist; create the folder first."
             ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            writer = Writer(descriptor, self._parse(_content(descriptor)))
+            writer = Writer(descriptor, self, self._witnessed(descriptor))
             if not writer.entries:
                 writer.append(self.header)
                 outputs.sync_folder(self.path.parent)
@@ -113,14 +138,35 @@ class Journal:
 
     def _read(self) -> Chain:
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(self.path, _READ)
         except FileNotFoundError:
-            return self._parse(b"")
+            return self._witnessed(None)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            return self._parse(_content(descriptor))
+            return self._witnessed(descriptor)
         finally:
             _release(descriptor)
+
+    def _witnessed(self, descriptor: int | None) -> Chain:
+        chain = self._parse(b"" if descriptor is None else self._content(descriptor))
+        if self.witness is not None:
+            self.witness.require(chain)
+            self.witness.remember(chain)
+        return chain
+
+    def _content(self, descriptor: int) -> bytes:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode):
+            raise ValueError(f"{self.path} is not a file: name one that can be read and written.")
+        self.require_size(state.st_size)
+        return os.pread(descriptor, state.st_size, 0)
+
+    def require_size(self, size: int) -> None:
+        if size > self.largest:
+            raise ValueError(
+                f"{self.path} would have {size} bytes, and at most {self.largest} are read: it is another file, or it "
+                "is time for a new one."
+            )
 
     def _parse(self, content: bytes) -> Chain:
         entries: list[Entry] = []
@@ -149,9 +195,9 @@ class Journal:
             fields = json.loads(line)
             entry: Entry = fields["entry"]
             intact = fields["check"] == _check(previous, entry) and (previous != "" or entry == self.header)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
-        return entry if intact else None
+        return entry if intact and isinstance(entry, dict) else None
 
     def _sentence(self, number: int) -> str:
         if number == 1:
@@ -168,10 +214,6 @@ def _check(previous: str, entry: Entry) -> str:
 
 def _line(previous: str, entry: Entry) -> bytes:
     return json.dumps({"entry": entry, "check": _check(previous, entry)}, allow_nan=False).encode() + b"\n"
-
-
-def _content(descriptor: int) -> bytes:
-    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 
 
 def _release(descriptor: int) -> None:

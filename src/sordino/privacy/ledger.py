@@ -8,19 +8,29 @@
 
 The reservation is on the disk before a record is touched, and counts from that moment on. Leaving the block marks it
 spent; an exception, a crash or a power cut leaves it reserved, which counts the same, because something may have been
-released. Only `release_unused()`, called before anything ran, gives it back.
+released. Only `release_unused()`, called before anything ran, gives it back, or `settle` by somebody who knows that
+nothing was released, and signs for it.
+
+A reservation has a reference. Who chooses it beforehand and keeps it may reserve again after a crash, and is given the
+same reservation: one run is charged once.
 
 Later releases may be chosen in view of earlier ones, and what they cost adds up accordingly (`privacy.filter`).
 
 The file is locked while a reservation is decided, so two processes cannot both spend the last of a budget. It knows a
 data set by its name alone: the same records under two names have two budgets, and that is for whoever opens them to
-prevent.
+prevent. How far the file reached is kept apart from it (`privacy.kept_heads`), so that lines taken away are noticed.
+
+What the ledger asks of its storage is four things: all entries so far, an entry appended while nobody else can
+(`writing`), the head, and whether an earlier head still stands (`privacy.journal`).
 """
 
 from __future__ import annotations
 
+import getpass
 import math
 import os
+import secrets
+import socket
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -37,8 +47,11 @@ from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.filter import BudgetExceeded, Charge, charge, epsilon_of, room, total
 from sordino.privacy.journal import Journal
+from sordino.privacy.kept_heads import KeptHead
 
 _HEADER = {"format": "sordino ledger", "version": 1}
+_LARGEST = 1 << 26
+"""Bytes of a ledger: tens of thousands of releases."""
 _CHARGE = {"Charge": Charge}
 _ROUNDING = 1e-9
 
@@ -52,6 +65,16 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
+class Settlement:
+    """What became of a reservation, and on whose word. `why` is empty where the run itself said so."""
+
+    state: State
+    created: str
+    who: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Entry:
     """One reservation and what became of it."""
 
@@ -62,6 +85,10 @@ class Entry:
     note: str
     state: State
     created: str
+    reference: str = ""
+    by: str = ""
+    """Who reserved it, on which machine and in which process."""
+    settled: tuple[Settlement, ...] = ()
 
     @property
     def counts(self) -> bool:
@@ -76,9 +103,9 @@ class Reservation:
         self.number = number
         self.state = state
 
-    def release_unused(self) -> None:
+    def release_unused(self, why: str = "") -> None:
         """Give the reservation back. Only before anything ran: what has looked at the records has spent it."""
-        self._settle(State.UNUSED)
+        self._settle(State.UNUSED, why)
 
     def __enter__(self) -> Self:
         return self
@@ -98,10 +125,10 @@ class Reservation:
                 stacklevel=2,
             )
 
-    def _settle(self, state: State) -> None:
+    def _settle(self, state: State, why: str = "") -> None:
         if self.state is not State.RESERVED:
             raise ValueError(f"reservation {self.number} is {self.state} already: it can be settled once.")
-        self._ledger._settle(self.number, state)
+        self._ledger._settle(self.number, Settlement(state, _now(), whoami(), why))
         self.state = state
 
 
@@ -109,7 +136,9 @@ class Ledger:
     """The file at `path`, created by the first `open`. Any number of processes may use it at the same time."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._journal = Journal(Path(path), _HEADER)
+        # absolute, so that it stays the same file where the working directory is another
+        self.path = Path(path).absolute()
+        self._journal = Journal(self.path, _HEADER, KeptHead(self.path), _LARGEST)
 
     def open(self, dataset: str, cap: Budget) -> None:
         """Give `dataset` its budget, once and for all. Opening it again with the same budget does nothing."""
@@ -125,14 +154,24 @@ class Ledger:
                     "set cannot be changed afterwards."
                 )
 
-    def reserve(self, dataset: str, event: Event, relation: Relation, note: str = "") -> Reservation:
+    def reserve(
+        self, dataset: str, event: Event, relation: Relation, note: str = "", reference: str | None = None
+    ) -> Reservation:
         """Set aside what `event` costs under `relation`; `BudgetExceeded` when it does not fit beside what was spent.
 
-        Use it in a `with` statement around everything that touches the records.
+        Use it in a `with` statement around everything that touches the records. With a `reference` that has a
+        reservation already, it is that one, in the state it is in: what is spent buys nothing more.
         """
         with self._journal.writing() as writer:
             book = _Book.read(writer.entries[1:])
             cap = book.cap(dataset)
+            if (before := book.held(dataset, reference)) is not None:
+                if before.event != event:
+                    raise ValueError(
+                        f"the reference {reference} stands for another release in reservation {before.number} of "
+                        f"{dataset!r}: choose a new one for every run."
+                    )
+                return Reservation(self, before.number, before.state)
             if relation != cap.relation:
                 raise ValueError(
                     f"the event is stated under {Relation(relation)}, and {dataset!r} is accounted under "
@@ -148,15 +187,22 @@ class Ledger:
                 raise BudgetExceeded(_refusal(dataset, cap, needed, _remaining(counted, cap, 1)))
             number = len(book.entries)
             plain = {"event": events.to_json(event), "charge": wire.to_plain(costs), "note": note, "created": _now()}
-            writer.append({"kind": "reserve", "number": number, "dataset": dataset, **plain})
+            whose = {"reference": reference or new_reference(), "by": f"{whoami()}, process {os.getpid()}"}
+            writer.append({"kind": "reserve", "number": number, "dataset": dataset, **plain, **whose})
         return Reservation(self, number)
 
-    def take_up(self, number: int, dataset: str, event: Event) -> Reservation | None:
-        """The reservation `number` again, for a run that was cut off and goes on; None if it was for something else."""
-        for entry in self.entries(dataset):
-            if (entry.number, entry.event) == (number, event) and entry.counts:
-                return Reservation(self, number, entry.state)
-        return None
+    def settle(self, number: int, state: State, who: str, why: str) -> Entry:
+        """Say by hand what became of a reservation whose run was cut off, for the record.
+
+        `State.UNUSED` gives its budget back: only for who knows that nothing computed from the records was seen, and
+        that its run will not go on.
+        """
+        if state not in (State.SPENT, State.UNUSED) or not who.strip() or not why.strip():
+            raise ValueError(
+                f"reservation {number} is settled as spent or as unused, with who says so and why: a name and a reason "
+                "are kept in the ledger."
+            )
+        return self._settle(number, Settlement(state, _now(), who, why), by_hand=True)
 
     def spent(self, dataset: str) -> Event | None:
         """Everything spent and reserved so far, as one event; None before the first reservation."""
@@ -198,9 +244,16 @@ class Ledger:
     def _book(self) -> _Book:
         return _Book.read(self._journal.entries())
 
-    def _settle(self, number: int, state: State) -> None:
+    def _settle(self, number: int, settlement: Settlement, by_hand: bool = False) -> Entry:
         with self._journal.writing() as writer:
-            writer.append({"kind": "settle", "number": number, "state": state.value, "created": _now()})
+            entry = _Book.read(writer.entries[1:]).entry(number)
+            # a run that ends has spent, whatever somebody took it for meanwhile
+            final = entry.state is State.SPENT or (by_hand and entry.state is State.UNUSED)
+            if final:
+                raise ValueError(f"reservation {number} is {entry.state} already: it can be settled once.")
+            plain = {"state": settlement.state.value, "who": settlement.who, "why": settlement.why}
+            writer.append({"kind": "settle", "number": number, "created": settlement.created, **plain})
+        return _settled(entry, settlement)
 
 
 @dataclass(frozen=True)
@@ -213,19 +266,44 @@ class _Book:
     @staticmethod
     def read(lines: Iterable[dict[str, Any]]) -> _Book:
         book = _Book({}, [])
-        for line in lines:
-            match line:
-                case {"kind": "open", "dataset": str(dataset), "cap": cap}:
-                    book.caps[dataset] = wire.from_plain(cap, {"Budget": Budget})
-                case {"kind": "reserve", "number": int(number), "dataset": str(dataset), "note": str(note)}:
-                    happened, costs = events.from_json(line["event"]), wire.from_plain(line["charge"], _CHARGE)
-                    entry = Entry(number, dataset, happened, costs, note, State.RESERVED, line["created"])
-                    book.entries.append(entry)
-                case {"kind": "settle", "number": int(number), "state": state}:
-                    book.entries[number] = replace(book.entries[number], state=State(state))
-                case _:
-                    raise ValueError(f"the ledger has a line that this version does not know: {line}.")
+        for number, line in enumerate(lines, start=2):
+            try:
+                book._take(line)
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+                raise ValueError(
+                    f"line {number} of the ledger is not one that this version writes: read it with the version that "
+                    "wrote it, or restore the file from a copy."
+                ) from None
         return book
+
+    def _take(self, line: dict[str, Any]) -> None:
+        match line:
+            case {"kind": "open", "dataset": str(dataset), "cap": {"kind": "Budget"} as cap}:
+                self.caps[dataset] = wire.from_plain(cap, {"Budget": Budget})
+            case {"kind": "reserve", "number": int(number), "dataset": str(dataset), "note": str(note)}:
+                happened, costs = events.from_json(line["event"]), wire.from_plain(line["charge"], _CHARGE)
+                if number != len(self.entries) or dataset not in self.caps or not isinstance(costs, Charge):
+                    raise ValueError
+                whose = str(line.get("reference", "")), str(line.get("by", ""))
+                entry = Entry(number, dataset, happened, costs, note, State.RESERVED, str(line["created"]), *whose)
+                self.entries.append(entry)
+            case {"kind": "settle", "number": int(number), "state": str(state)}:
+                words = str(line["created"]), str(line.get("who", "")), str(line.get("why", ""))
+                self.entries[number] = _settled(self.entry(number), Settlement(State(state), *words))
+            case _:
+                raise ValueError
+
+    def entry(self, number: int) -> Entry:
+        if not 0 <= number < len(self.entries):
+            raise ValueError(
+                f"there is no reservation {number}: `sordino ledger show` lists the {len(self.entries)} there are."
+            )
+        return self.entries[number]
+
+    def held(self, dataset: str, reference: str | None) -> Entry | None:
+        """The reservation that counts under a reference."""
+        counted = [entry for entry in self.counted(dataset) if reference and entry.reference == reference]
+        return counted[-1] if counted else None
 
     def cap(self, dataset: str) -> Budget:
         if dataset not in self.caps:
@@ -262,6 +340,24 @@ def _refusal(dataset: str, cap: Budget, needed: float, left: Budget | None) -> s
 
 def _words(budget: Budget) -> str:
     return f"epsilon {budget.epsilon:g} and delta {budget.delta:g} under {budget.relation}"
+
+
+def _settled(entry: Entry, settlement: Settlement) -> Entry:
+    return replace(entry, state=settlement.state, settled=(*entry.settled, settlement))
+
+
+def new_reference() -> str:
+    """A name for one run, chosen before its budget is reserved."""
+    return secrets.token_hex(16)
+
+
+def whoami() -> str:
+    """The user and the machine, for the record."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):
+        user = f"user {os.getuid()}"
+    return f"{user} on {socket.gethostname()}"
 
 
 def _now() -> str:

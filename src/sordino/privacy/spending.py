@@ -1,50 +1,126 @@
-"""Which data set's budget the training runs in a block are charged to.
+"""Which data set's budget a release is charged to.
 
     with charged_to(Ledger("survey.ledger"), "survey 2024"):
         model.fit(X, y)
 
-Every run inside reserves its event in the ledger before it touches a record, or is refused. Outside of such a block
-nothing keeps count: a certificate then covers its one release, and no more.
+Every release that begins while the block is open reserves its event in the ledger before it touches a record, or is
+refused: in the block itself, in every thread of this process, and in every process below it, whether started before or
+inside the block, by fork, spawn, a pool of workers or a command. Where a thread or a process could belong to blocks of
+several data sets, it is refused until it opens one of its own. What was started inside a block and goes on after its
+end is refused too, because nobody could tell any more what it belongs to.
+
+Not covered are processes of another user, on another machine or in another container, and work that was handed to a
+thread or a process from before the block and begins after its end. Outside of every block nothing keeps count: a
+certificate then covers its one release, and no more.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from sordino.budget import Relation
+from sordino.privacy import open_blocks
 from sordino.privacy.events import Event
+from sordino.privacy.open_blocks import Account, Announced
 
 if TYPE_CHECKING:
     from sordino.privacy.ledger import Ledger, Reservation
 
-_account: ContextVar[tuple[Ledger, str] | None] = ContextVar("account", default=None)
+_MARK = "SORDINO_STARTED_IN"
+"""In the environment of a process that was started inside blocks: their names."""
+
+_innermost: ContextVar[Announced | None] = ContextVar("innermost", default=None)
+_open: list[Announced] = []
+_started_in = tuple(filter(None, os.environ.get(_MARK, "").split(":")))
+_left_over: WeakSet[threading.Thread] = WeakSet()
+"""Threads that were started while a block was open and went on after its end."""
+_guard = threading.Lock()
 
 
 @contextmanager
 def charged_to(ledger: Ledger, dataset: str) -> Iterator[None]:
-    """Charge every training run of the block to `dataset`, which must be open in the ledger."""
-    token = _account.set((ledger, dataset))
+    """Charge every release of the block to `dataset`, which must be open in the ledger."""
+    before = WeakSet(threading.enumerate())
+    block = open_blocks.announce(Account(str(ledger.path), dataset))
+    with _guard:
+        _open.append(block)
+        _mark_children()
+    token = _innermost.set(block)
     try:
         yield
     finally:
-        _account.reset(token)
+        # a process forked inside the block leaves it too, and must not end it for the one that opened it
+        if block.owner == os.getpid():
+            with _guard:
+                _open.remove(block)
+                _mark_children()
+                block.withdraw()
+                _left_over.update(thread for thread in threading.enumerate() if thread not in before)
+        _innermost.reset(token)
+
+
+def account() -> Account | None:
+    """What a release that begins here and now is charged to; None outside of every block."""
+    found = _found()
+    if len(found) > 1:
+        names = " and ".join(sorted(repr(one.dataset) for one in found))
+        raise RuntimeError(
+            f"blocks of {names} are open at the same time, and this thread or process was opened by none of them, so "
+            "nobody can tell which of them pays: open a charged_to block here."
+        )
+    if found:
+        return found.pop()
+    if _innermost.get() is not None or _started_in or threading.current_thread() in _left_over:
+        raise RuntimeError(
+            "this thread or process was started inside a charged_to block that has ended, so nobody can tell what "
+            "should pay: open a charged_to block here, or start a new thread or new workers."
+        )
+    return None
 
 
 def reserved(
-    event: Event, relation: Relation, note: str, before: int | None = None
+    event: Event, relation: Relation, note: str, reference: str | None = None
 ) -> AbstractContextManager[Reservation | None]:
-    """The reservation to hold while the records are used; nothing where no ledger is named.
+    """The reservation to hold while the records are used; nothing where no ledger is named."""
+    from sordino.privacy.ledger import Ledger
 
-    A run that goes on names the reservation it made `before`: if it is still held for the same event, it is taken up
-    again, and if it is spent, the run has ended and there is nothing left to pay.
-    """
-    account = _account.get()
-    if account is None:
+    charged = account()
+    if charged is None:
         return nullcontext()
-    ledger, dataset = account
-    if before is None:
-        return ledger.reserve(dataset, event, relation, note)
-    return ledger.take_up(before, dataset, event) or ledger.reserve(dataset, event, relation, note)
+    return Ledger(charged.ledger).reserve(charged.dataset, event, relation, note, reference)
+
+
+def _found() -> set[Account]:
+    """The accounts of the closest open blocks: this context's, this process's, its ancestors', those it started in."""
+    block = _innermost.get()
+    if block is not None and (block in _open or open_blocks.find(block.name)):
+        return {block.account}
+    with _guard:
+        here = {block.account for block in _open}
+    started_in = (open_blocks.find(name) for name in _started_in)
+    return here or open_blocks.of_ancestors() or {one for one in started_in if one is not None}
+
+
+def _mark_children() -> None:
+    names = [*_started_in, *(block.name for block in _open)]
+    if names:
+        os.environ[_MARK] = ":".join(names)
+    else:
+        os.environ.pop(_MARK, None)
+
+
+def _forget_parent() -> None:
+    """In a forked process the open blocks are its parent's, and open for as long as they are there."""
+    global _guard, _started_in
+    _guard = threading.Lock()
+    _started_in = (*_started_in, *(block.name for block in _open))
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_forget_parent)

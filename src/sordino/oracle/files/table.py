@@ -156,11 +156,18 @@ class TableReader:
         y, pieces = np.empty(count), []
         for place, piece, some in self._cursor.slices(start, stop, which):
             if X is None:
-                columns = [numbers_of(piece.column(name), some) for name in self._table.names]
-                pieces.append([np.ascontiguousarray(column, dtype=self._table.kind) for column in columns])
+                pieces.append([self._column(piece.column(name), some) for name in self._table.names])
             else:
                 for name, first, width in self._places:
                     X[place, first : first + width] = numbers_of(piece.column(name), some).reshape(-1, width)
             targets = piece.column(self._table.target)
             y[place] = self._table.coding.cells(targets if some is None else targets.take(some))
         return Columns(pieces, self._table.kind) if X is None else X, y
+
+    def _column(self, cells: Any, some: Index | None) -> NDArray[Any]:
+        from sordino.oracle.files.arrow import numbers_of
+
+        column = np.ascontiguousarray(numbers_of(cells, some), dtype=self._table.kind)
+        # only a column without missing cells is a view of the file's memory: all must look the same to compiled code
+        column.flags.writeable = False
+        return column

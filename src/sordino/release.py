@@ -1,0 +1,82 @@
+"""One path releases: account, reserve, run, account.
+
+Everything that is computed from records and leaves goes through `release`: a model, a search, a curvature. What has no
+price is not run, what does not fit the budget in force (`charged_to`) is not run, and what turns out to cost more than
+was set aside is not returned.
+
+A refusal costs nothing. Records reach a run through one object alone, its oracle; a run that ends in an error before it
+has asked that object anything has used no record, and its reservation is given back. From the first question on it
+stays, whatever happens: an error may depend on a record, and whether there was one is then seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from sordino.budget import Budget
+from sordino.privacy.accountants import Guarantee, guarantee
+from sordino.privacy.events import Event
+from sordino.privacy.ledger import Reservation, State
+from sordino.privacy.spending import reserved
+
+_ROUNDING = 1e-9
+
+
+class Outcome(Protocol):
+    @property
+    def event(self) -> Event:
+        """What happened to the records."""
+        ...
+
+
+R = TypeVar("R", bound=Outcome)
+
+
+def release(
+    planned: Event,
+    budget: Budget,
+    note: str,
+    records: Any,
+    run: Callable[[Any], R],
+    reference: str | None = None,
+) -> tuple[R, Guarantee]:
+    """What `run` makes of the records, and what it cost at the budget's delta.
+
+    `planned` is known before a record is used, and what happened may cost at most as much. `note` says in the ledger
+    what it was. A run that goes on after a crash names its `reference` again, and is charged once.
+    """
+    allowed = guarantee(planned, budget.delta, budget.relation)
+    with reserved(planned, budget.relation, note, reference) as reservation:
+        asked = Asked(records, reservation)
+        try:
+            outcome = run(asked)
+        except BaseException as error:
+            if reservation is not None and reservation.state is State.RESERVED and not asked.anything:
+                reservation.release_unused(f"{type(error).__name__} before a record was used")
+            raise
+    earned = allowed if outcome.event == planned else guarantee(outcome.event, budget.delta, budget.relation)
+    if not earned.epsilon <= allowed.epsilon * (1 + _ROUNDING):
+        raise RuntimeError(
+            f"{note}: the run cost epsilon {earned.epsilon:.6g} where {allowed.epsilon:.6g} was planned and set aside, "
+            "so its result is withheld. This is a bug: please report it."
+        )
+    return outcome, earned
+
+
+class Asked:
+    """Stands before the records and notes whether anything was asked of them."""
+
+    def __init__(self, records: Any, reservation: Reservation | None) -> None:
+        self._records, self._reservation = records, reservation
+        self.anything = False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._records, name)
+        if self._reservation is not None and not self.anything and self._reservation.state is State.SPENT:
+            raise RuntimeError(
+                f"reservation {self._reservation.number} was spent by a run that has ended, and this one would ask the "
+                "records for more: its checkpoint is an older copy. Begin a run of its own in another folder."
+            )
+        self.anything = True
+        return found
