@@ -14,9 +14,10 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from sordino import wire
+from sordino import outputs, wire
 from sordino.privacy.journal import Chain
 
+_HEAD = outputs.Kind("a ledger's head", rb'\{"ledger": ', secret=True)
 _LARGEST = 1 << 16
 
 
@@ -45,7 +46,7 @@ class KeptHead:
         try:
             file = self._file()
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            wire.write_atomically(file, json.dumps(plain).encode())
+            outputs.write(file, json.dumps(plain).encode(), _HEAD)
         except (OSError, RuntimeError) as failure:
             # the ledger itself is written: a release must not fail over its second witness
             warnings.warn(
