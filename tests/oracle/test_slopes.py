@@ -1,6 +1,8 @@
 """The compiled slopes and values are those of the losses."""
 
 import math
+import subprocess
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +23,16 @@ TARGETS = (-1.0, -0.8, 0.0, 0.25, 0.8, 1.0)
 @njit
 def exponentials(x):
     return np.array([slopes.exp(v) for v in x])
+
+
+@njit
+def slopes_of(code, parameters, a, y):
+    return np.array([slopes.slope(code, parameters, v, y) for v in a])
+
+
+@njit
+def values_of(code, parameters, a, y):
+    return np.array([slopes.value(code, parameters, v, y) for v in a])
 
 
 def test_exp_is_exact_to_rounding():
@@ -47,8 +59,82 @@ def test_a_loss_without_a_kernel_is_a_sentence():
     class Cauchy(Logistic):
         pass
 
-    with pytest.raises(TypeError, match="Cauchy has no compiled slope"):
+    with pytest.raises(TypeError, match=r"Cauchy\(\) is not compiled: register its class in sordino\.losses\.LOSSES"):
         slopes.kernel_of(Cauchy())
+
+
+ADDED = """
+import math
+import numpy as np
+from dataclasses import dataclass
+from sordino import losses
+from sordino.losses.elementary import exp, log1p, sign
+from sordino.losses.scalar import Scalar
+
+# step 1: the formulas, written once
+@dataclass(frozen=True)
+class LogCosh(Scalar):
+    width: float = 1.0
+    target_bound: float = 1.0
+    parameters = ("width",)
+
+    @property
+    def slope_bound(self):
+        return self.width
+
+    @property
+    def curvature_bound(self):
+        return 1.0
+
+    @property
+    def at_zero(self):
+        return float(self.phi(0.0, self.target_bound, self.width))
+
+    @staticmethod
+    def phi(a, y, h):
+        r = abs(a - y) / h
+        return h * h * (r + log1p(exp(-2.0 * r)) - math.log(2.0))
+
+    @staticmethod
+    def phi1(a, y, h):
+        e = exp(-2.0 * abs(a - y) / h)
+        return h * sign(a - y) * (1.0 - e) / (1.0 + e)
+
+    @staticmethod
+    def phi2(a, y, h):
+        e = exp(-2.0 * abs(a - y) / h)
+        return 4.0 * e / ((1.0 + e) * (1.0 + e))
+
+# step 2
+losses.LOSSES["LogCosh"] = LogCosh
+
+from sordino import Budget, NoisyGradientDescent, Problem
+from sordino.train import train
+from sordino.oracle import linear_oracle
+from sordino.oracle.rows import Rows
+from sordino.privacy.randomness import Randomness
+
+rng = np.random.default_rng(0)
+X, w = rng.normal(size=(500, 3)) / 2, np.array([0.4, -0.3, 0.2])
+y = X @ w + rng.normal(size=500) / 4
+loss, rows = LogCosh(0.7), Rows(4.0, norm=4.0)
+problem = Problem(500, 3, loss, row_norm=4.0)
+oracle = linear_oracle(X, y, problem, rows)
+np.testing.assert_allclose(oracle.gradient(w), X.T @ loss.slope(X @ w, y) / 500, rtol=1e-12)
+np.testing.assert_allclose(oracle.value(w), loss.value(X @ w, y).mean(), rtol=1e-12)
+product = X.T @ (loss.curvature(X @ w, y) * (X @ w)) / 500
+np.testing.assert_allclose(oracle.curvature_product(w)(w), product, rtol=1e-12)
+found = train(problem, Budget(50.0, 1e-5), NoisyGradientDescent(200), oracle, Randomness.seeded(0)).weights
+assert np.linalg.norm(found - w) < 0.1, found
+"""
+
+
+@pytest.mark.slow
+def test_adding_a_loss_as_the_guide_for_contributors_says(tmp_path, monkeypatch):
+    """Written and registered, it is compiled, answered for and trained: no kernel is touched."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    run = subprocess.run([sys.executable, "-c", ADDED], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.outputs == 1], ids=label)
@@ -57,8 +143,7 @@ def test_slope_and_value_of_one_score(loss, y):
     code, parameters = slopes.kernel_of(loss)
     y = float(np.clip(y, -getattr(loss, "target_bound", math.inf), getattr(loss, "target_bound", math.inf)))
     target = np.full(len(SCORES), y)
-    slope = [slopes.slope(code, parameters, a, y) for a in SCORES]
-    value = [slopes.value(code, parameters, a, y) for a in SCORES]
+    slope, value = slopes_of(code, parameters, SCORES, y), values_of(code, parameters, SCORES, y)
     np.testing.assert_allclose(slope, loss.slope(SCORES, target), rtol=1e-15, atol=4e-16)
     np.testing.assert_allclose(value, loss.value(SCORES, target), rtol=1e-14, atol=4e-16)
 

@@ -6,42 +6,37 @@ prox(a) = argmin_p phi(p) + (p - a)^2 / (2 step) = a - pull(a),       |pull| <= 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from sordino.losses.elementary import Formula, Number, clip, maximum, sign, where
 from sordino.losses.protocol import Array, Step
-from sordino.losses.scalar import Scalar, positive_or_infinite, within
+from sordino.losses.scalar import Scalar, positive_or_infinite
 
 
 @dataclass(frozen=True)
-class Kinked(Scalar, ABC):
+class Kinked(Scalar):
     """A loss with a kink: no curvature where it is differentiable, and none that bounds it.
 
     `slopes` are those of its linear pieces. Every loss says how far the proximal step pulls a score: computed as
     a - prox(a), a small step from a large score would lose its digits.
     """
 
+    pull: ClassVar[Formula]
+    """Of a score, a target, the step, and the parameters."""
+
     @property
     def slopes(self) -> tuple[float, ...]:
         return (-1.0, 0.0, 1.0)
 
-    @property
-    @abstractmethod
-    def at_zero(self) -> float: ...
-
-    @abstractmethod
-    def value(self, score: Array, y: Array) -> Array: ...
-
-    @abstractmethod
-    def pull(self, score: Array, y: Array, step: Step) -> Array: ...
+    @staticmethod
+    def phi2(a: Number, y: Number, *parameters: float) -> Number:
+        return 0.0 * a
 
     def prox(self, score: Array, y: Array, step: Step) -> Array:
-        return score - self.pull(score, y, step)
-
-    def curvature(self, score: Array, y: Array) -> Array:
-        return np.zeros_like(score)
+        return np.asarray(score - self.pull(score, self.within(y), step, *self.settings))
 
 
 @dataclass(frozen=True)
@@ -52,15 +47,18 @@ class Hinge(Kinked):
     def at_zero(self) -> float:
         return 1.0
 
-    def value(self, score: Array, y: Array) -> Array:
-        return np.maximum(0.0, 1 - y * score)
+    @staticmethod
+    def phi(a: Number, y: Number) -> Number:
+        return maximum(0.0, 1.0 - y * a)
 
-    def slope(self, score: Array, y: Array) -> Array:
-        return np.where(y * score < 1, -y, 0.0)
+    @staticmethod
+    def phi1(a: Number, y: Number) -> Number:
+        return where(y * a < 1.0, -y, 0.0)
 
-    def pull(self, score: Array, y: Array, step: Step) -> Array:
+    @staticmethod
+    def pull(a: Number, y: Number, step: Step) -> Number:
         """The margin moves up by at most `step`, and not past 1."""
-        return -y * np.clip(1 - y * score, 0.0, step)
+        return -y * clip(1.0 - y * a, 0.0, step)
 
 
 @dataclass(frozen=True)
@@ -80,23 +78,27 @@ class Absolute(Kinked):
     def at_zero(self) -> float:
         return self.target_bound
 
-    def value(self, score: Array, y: Array) -> Array:
-        return np.abs(score - within(y, self.target_bound))
+    @staticmethod
+    def phi(a: Number, y: Number) -> Number:
+        return abs(a - y)
 
-    def slope(self, score: Array, y: Array) -> Array:
-        return np.sign(score - within(y, self.target_bound))
+    @staticmethod
+    def phi1(a: Number, y: Number) -> Number:
+        return sign(a - y)
 
-    def pull(self, score: Array, y: Array, step: Step) -> Array:
+    @staticmethod
+    def pull(a: Number, y: Number, step: Step) -> Number:
         """The score moves towards y by at most `step`."""
-        return np.clip(score - within(y, self.target_bound), -step, step)
+        return clip(a - y, -step, step)
 
 
 @dataclass(frozen=True)
 class Pinball(Kinked):
-    r"""r = y - a.   phi = tau r for r >= 0, (tau - 1) r below,   |phi'| <= max(tau, 1 - tau)."""
+    r"""r = a - y.   phi = (1 - tau) r for r >= 0, -tau r below,   |phi'| <= max(tau, 1 - tau)."""
 
     quantile: float = 0.5
     target_bound: float = math.inf
+    parameters: ClassVar[tuple[str, ...]] = ("quantile",)
 
     def __post_init__(self) -> None:
         if not 0 < self.quantile < 1:
@@ -115,18 +117,20 @@ class Pinball(Kinked):
     def at_zero(self) -> float:
         return self.slope_bound * self.target_bound
 
-    def value(self, score: Array, y: Array) -> Array:
-        r = within(y, self.target_bound) - score
-        return np.maximum(self.quantile * r, (self.quantile - 1) * r)
+    @staticmethod
+    def phi(a: Number, y: Number, tau: float) -> Number:
+        r = a - y
+        return maximum(-tau * r, (1.0 - tau) * r)
 
-    def slope(self, score: Array, y: Array) -> Array:
-        r = within(y, self.target_bound) - score
-        return np.where(r > 0, -self.quantile, np.where(r < 0, 1 - self.quantile, 0.0))
+    @staticmethod
+    def phi1(a: Number, y: Number, tau: float) -> Number:
+        r = a - y
+        return where(r > 0.0, 1.0 - tau, where(r < 0.0, -tau, 0.0))
 
-    def pull(self, score: Array, y: Array, step: Step) -> Array:
+    @staticmethod
+    def pull(a: Number, y: Number, step: Step, tau: float) -> Number:
         """The score moves towards y by at most step * tau from below and step * (1 - tau) from above."""
-        tau = self.quantile
-        return np.clip(score - within(y, self.target_bound), -step * tau, step * (1 - tau))
+        return clip(a - y, -step * tau, step * (1.0 - tau))
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ class EpsilonInsensitive(Kinked):
 
     tolerance: float = 0.1
     target_bound: float = math.inf
+    parameters: ClassVar[tuple[str, ...]] = ("tolerance",)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.tolerance) and self.tolerance >= 0):
@@ -145,14 +150,17 @@ class EpsilonInsensitive(Kinked):
     def at_zero(self) -> float:
         return max(0.0, self.target_bound - self.tolerance)
 
-    def value(self, score: Array, y: Array) -> Array:
-        return np.maximum(0.0, np.abs(score - within(y, self.target_bound)) - self.tolerance)
+    @staticmethod
+    def phi(a: Number, y: Number, e: float) -> Number:
+        return maximum(0.0, abs(a - y) - e)
 
-    def slope(self, score: Array, y: Array) -> Array:
-        r = score - within(y, self.target_bound)
-        return np.where(np.abs(r) > self.tolerance, np.sign(r), 0.0)
+    @staticmethod
+    def phi1(a: Number, y: Number, e: float) -> Number:
+        r = a - y
+        return where(abs(r) > e, sign(r), 0.0)
 
-    def pull(self, score: Array, y: Array, step: Step) -> Array:
+    @staticmethod
+    def pull(a: Number, y: Number, step: Step, e: float) -> Number:
         """A residual outside the tube moves towards it by at most `step`."""
-        r = score - within(y, self.target_bound)
-        return np.clip(r - np.clip(r, -self.tolerance, self.tolerance), -step, step)
+        r = a - y
+        return clip(r - clip(r, -e, e), -step, step)

@@ -20,9 +20,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sordino.losses.elementary import Formula, Number
 from sordino.losses.kinked import Kinked
-from sordino.losses.protocol import Array
 from sordino.losses.scalar import Scalar, positive
+
+
+def envelope(phi: Formula, pull: Formula) -> tuple[Formula, Formula]:
+    """phi_s and phi_s' as functions of a score, a target, the sharpness s and the parameters of phi."""
+
+    def value(a: Number, y: Number, s: float, *parameters: float) -> Number:
+        moved = pull(a, y, 1.0 / s, *parameters)
+        return phi(a - moved, y, *parameters) + 0.5 * s * moved * moved
+
+    def slope(a: Number, y: Number, s: float, *parameters: float) -> Number:
+        return s * pull(a, y, 1.0 / s, *parameters)
+
+    return value, slope
 
 
 @dataclass(frozen=True)
@@ -53,20 +66,23 @@ class MoreauSmoothed(Scalar):
         return getattr(self.base, "target_bound", math.inf)
 
     @property
+    def settings(self) -> tuple[float, ...]:
+        return (float(self.sharpness), *self.base.settings)
+
+    @property
     def at_zero(self) -> float:
         # the envelope grows with the distance to the target, which is -Y or Y at worst, or a label
         Y = getattr(self.base, "target_bound", 1.0)
         return math.inf if math.isinf(Y) else float(self.value(np.zeros(2), np.array([-Y, Y])).max())
 
-    def value(self, score: Array, y: Array) -> Array:
-        pull = self.base.pull(score, y, 1 / self.sharpness)
-        return self.base.value(score - pull, y) + 0.5 * self.sharpness * pull**2
+    def phi(self, a: Number, y: Number, *settings: float) -> Number:
+        return envelope(self.base.phi, self.base.pull)[0](a, y, *settings)
 
-    def slope(self, score: Array, y: Array) -> Array:
-        return self.sharpness * self.base.pull(score, y, 1 / self.sharpness)
+    def phi1(self, a: Number, y: Number, *settings: float) -> Number:
+        return envelope(self.base.phi, self.base.pull)[1](a, y, *settings)
 
-    def curvature(self, score: Array, y: Array) -> Array:
+    def phi2(self, a: Number, y: Number, s: float, *settings: float) -> Number:
         # none where the slope is that of a linear piece; between two of them prox stays at the kink
-        step = 1 / self.sharpness
-        linear = np.isin(self.base.pull(score, y, step), [step * slope for slope in self.base.slopes])
-        return np.where(linear, 0.0, self.sharpness)
+        step = 1.0 / s
+        linear = np.isin(self.base.pull(a, y, step, *settings), [step * slope for slope in self.base.slopes])
+        return np.where(linear, 0.0, s)

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from sordino.losses.elementary import Formula
 from sordino.losses.protocol import Array
 
 
 @dataclass(frozen=True)
-class Scalar:
-    """What the losses of one score share: convex, a rank-one Hessian, L = slope_bound R, beta = curvature_bound R^2."""
+class Scalar(ABC):
+    """A convex loss phi(a, y) of one score: a rank-one Hessian, L = slope_bound R, beta = curvature_bound R^2.
+
+    phi, phi' and phi'' are functions of a score, a target within the loss's bound and the parameters it names. They are
+    written with `sordino.losses.elementary` alone, for the kernels compile them as they stand.
+    """
 
     outputs: ClassVar[int] = 1
     convex: ClassVar[bool] = True
     hessian_rank: ClassVar[int] = 1
+    parameters: ClassVar[tuple[str, ...]] = ()
+    """The fields that the formulas take, in their order."""
+
+    phi: ClassVar[Formula]
+    phi1: ClassVar[Formula]
+    """phi'(a)"""
+    phi2: ClassVar[Formula]
+    """phi''(a)"""
+
+    @property
+    @abstractmethod
+    def at_zero(self) -> float: ...
 
     @property
     def slope_bound(self) -> float:
@@ -26,6 +44,11 @@ class Scalar:
     @property
     def curvature_bound(self) -> float:
         return math.inf
+
+    @property
+    def settings(self) -> tuple[float, ...]:
+        """The parameters' values."""
+        return tuple(float(getattr(self, name)) for name in self.parameters)
 
     def lipschitz(self, row_norm: float, radius: float) -> float:
         return self.slope_bound * row_norm
@@ -36,9 +59,19 @@ class Scalar:
     def trace(self, row_norm: float) -> float:
         return self.smoothness(row_norm)
 
+    def value(self, score: Array, y: Array) -> Array:
+        return np.asarray(self.phi(score, self.within(y), *self.settings))
 
-def within(y: Array, bound: float) -> Array:
-    return y if math.isinf(bound) else np.clip(y, -bound, bound)
+    def slope(self, score: Array, y: Array) -> Array:
+        return np.asarray(self.phi1(score, self.within(y), *self.settings))
+
+    def curvature(self, score: Array, y: Array) -> Array:
+        return np.asarray(self.phi2(score, self.within(y), *self.settings))
+
+    def within(self, y: Array) -> Array:
+        """Targets clipped to the bound, where the loss has one."""
+        bound = getattr(self, "target_bound", math.inf)
+        return y if math.isinf(bound) else np.clip(y, -bound, bound)
 
 
 def positive(name: str, value: float) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-
-from sordino.losses.protocol import Array
-from sordino.losses.scalar import Scalar, positive, positive_or_infinite, within
+from sordino.losses.elementary import Number, clip, exp, log1p, maximum, where
+from sordino.losses.scalar import Scalar, positive, positive_or_infinite
 
 
 @dataclass(frozen=True)
@@ -23,15 +22,23 @@ class Logistic(Scalar):
     def at_zero(self) -> float:
         return math.log(2)
 
-    def value(self, score: Array, y: Array) -> Array:
-        return np.logaddexp(0.0, -y * score)
+    @staticmethod
+    def phi(a: Number, y: Number) -> Number:
+        m = y * a
+        return maximum(-m, 0.0) + log1p(exp(-abs(m)))
 
-    def slope(self, score: Array, y: Array) -> Array:
-        return -y * _sigmoid(-y * score)
+    @staticmethod
+    def phi1(a: Number, y: Number) -> Number:
+        # -y sigmoid(-y a)
+        m = y * a
+        e = exp(-abs(m))
+        return -y * (where(m >= 0.0, e, 1.0) / (1.0 + e))
 
-    def curvature(self, score: Array, y: Array) -> Array:
+    @staticmethod
+    def phi2(a: Number, y: Number) -> Number:
         # sigma(a) sigma(-a) rather than p (1 - p), which is zero once p rounds to one
-        return _sigmoid(score) * _sigmoid(-score)
+        e = exp(-abs(a))
+        return e / ((1.0 + e) * (1.0 + e))
 
 
 @dataclass(frozen=True)
@@ -61,14 +68,18 @@ class Squared(Scalar):
     def lipschitz(self, row_norm: float, radius: float) -> float:
         return row_norm * (row_norm * radius + self.target_bound)
 
-    def value(self, score: Array, y: Array) -> Array:
-        return 0.5 * (score - within(y, self.target_bound)) ** 2
+    @staticmethod
+    def phi(a: Number, y: Number) -> Number:
+        r = a - y
+        return 0.5 * r * r
 
-    def slope(self, score: Array, y: Array) -> Array:
-        return score - within(y, self.target_bound)
+    @staticmethod
+    def phi1(a: Number, y: Number) -> Number:
+        return a - y
 
-    def curvature(self, score: Array, y: Array) -> Array:
-        return np.ones_like(score)
+    @staticmethod
+    def phi2(a: Number, y: Number) -> Number:
+        return 0.0 * a + 1.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,7 @@ class Huber(Scalar):
 
     threshold: float = 1.0
     target_bound: float = math.inf
+    parameters: ClassVar[tuple[str, ...]] = ("threshold",)
 
     def __post_init__(self) -> None:
         positive("threshold", self.threshold)
@@ -99,15 +111,18 @@ class Huber(Scalar):
         k, Y = self.threshold, self.target_bound
         return Y**2 / 2 if k >= Y else k * Y - k**2 / 2
 
-    def value(self, score: Array, y: Array) -> Array:
-        r, k = np.abs(score - within(y, self.target_bound)), self.threshold
-        return np.where(r <= k, 0.5 * r**2, k * r - 0.5 * k**2)
+    @staticmethod
+    def phi(a: Number, y: Number, k: float) -> Number:
+        r = abs(a - y)
+        return where(r <= k, 0.5 * r * r, k * r - 0.5 * k * k)
 
-    def slope(self, score: Array, y: Array) -> Array:
-        return np.clip(score - within(y, self.target_bound), -self.threshold, self.threshold)
+    @staticmethod
+    def phi1(a: Number, y: Number, k: float) -> Number:
+        return clip(a - y, -k, k)
 
-    def curvature(self, score: Array, y: Array) -> Array:
-        return (np.abs(score - within(y, self.target_bound)) <= self.threshold).astype(float)
+    @staticmethod
+    def phi2(a: Number, y: Number, k: float) -> Number:
+        return where(abs(a - y) <= k, 1.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -118,6 +133,7 @@ class HuberisedHinge(Scalar):
     """
 
     width: float = 0.5
+    parameters: ClassVar[tuple[str, ...]] = ("width",)
 
     def __post_init__(self) -> None:
         positive("width", self.width)
@@ -128,21 +144,18 @@ class HuberisedHinge(Scalar):
 
     @property
     def at_zero(self) -> float:
-        return float(self.value(np.zeros(1), np.ones(1))[0])
+        return float(self.phi(0.0, 1.0, self.width))
 
-    def value(self, score: Array, y: Array) -> Array:
-        m, h = y * score, self.width
-        return np.where(m > 1 + h, 0.0, np.where(m < 1 - h, 1 - m, (1 + h - m) ** 2 / (4 * h)))
+    @staticmethod
+    def phi(a: Number, y: Number, h: float) -> Number:
+        m = y * a
+        q = 1.0 + h - m
+        return where(m > 1.0 + h, 0.0, where(m < 1.0 - h, 1.0 - m, q * q / (4.0 * h)))
 
-    def slope(self, score: Array, y: Array) -> Array:
-        return -y * np.clip((1 + self.width - y * score) / (2 * self.width), 0.0, 1.0)
+    @staticmethod
+    def phi1(a: Number, y: Number, h: float) -> Number:
+        return -y * clip((1.0 + h - y * a) / (2.0 * h), 0.0, 1.0)
 
-    def curvature(self, score: Array, y: Array) -> Array:
-        return np.where(np.abs(1 - y * score) <= self.width, self.curvature_bound, 0.0)
-
-
-def _sigmoid(a: Array) -> Array:
-    # exp of a non-positive number only, so that nothing overflows
-    e = np.exp(-np.abs(a))
-    p: Array = np.where(a >= 0, 1.0, e) / (1 + e)
-    return p
+    @staticmethod
+    def phi2(a: Number, y: Number, h: float) -> Number:
+        return where(abs(1.0 - y * a) <= h, 1.0 / (2.0 * h), 0.0)

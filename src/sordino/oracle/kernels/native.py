@@ -16,14 +16,30 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+import sordino.losses
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_SOURCES = sha256(b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))).hexdigest()
+_FOLDERS = (Path(__file__).parent, Path(sordino.losses.__file__).parent)
+_SOURCES = sha256(
+    b"".join(file.read_bytes() for folder in _FOLDERS for file in sorted(folder.glob("*.py")))
+).hexdigest()
+
+
+_ANY_ORDER = {"reassoc", "contract", "nsz"}
 
 
 def compiled(function: Function) -> Function:
     """For loops whose sums may be evaluated in any order."""
-    return _kept(function, {"reassoc", "contract", "nsz"})
+    return _kept(function, _ANY_ORDER)
+
+
+def inlined(function: Function) -> Function:
+    """For what only kernels call: compiled into each of them, and kept on disk with it."""
+    part: Function = numba.njit(
+        nogil=True, error_model="numpy", fastmath=_ANY_ORDER, no_cfunc_wrapper=True, no_cpython_wrapper=True
+    )(function)
+    return part
 
 
 def exact(function: Function) -> Function:
@@ -36,7 +52,7 @@ def _kept(function: Function, fastmath: set[str]) -> Function:
     kernel: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, no_cfunc_wrapper=True)(function)
     kernel.enable_caching()
     # Numba drops what it kept when the file of a function changes, but not when the functions it calls do: a kernel
-    # with yesterday's slope inside would run unnoticed. So every kernel is stamped with all of them.
+    # with yesterday's slope inside would run unnoticed. So every kernel is stamped with all of them and the losses.
     kept: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
     if hasattr(kept, "_source_stamp"):
         kept._source_stamp = (kept._source_stamp, _SOURCES)

@@ -7,64 +7,26 @@ slope to [-C/|row|, C/|row|], which needs no pass over the features.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import numpy as np
+from numba.extending import overload
 from numpy.typing import NDArray
 
-from sordino.losses import (
-    Absolute,
-    EpsilonInsensitive,
-    Hinge,
-    Huber,
-    HuberisedHinge,
-    Logistic,
-    Loss,
-    MoreauSmoothed,
-    Pinball,
-    Softmax,
-    Squared,
-)
-from sordino.oracle.kernels.native import bits_of, compiled, exact, from_bits
+from sordino.losses import LOSSES, Logistic, Loss, MoreauSmoothed, Softmax, elementary
+from sordino.losses.kinked import Kinked
+from sordino.losses.moreau import envelope
+from sordino.losses.scalar import Scalar
+from sordino.oracle.kernels.native import bits_of, compiled, exact, from_bits, inlined
 
 Array = NDArray[np.float64]
-Parameters = tuple[float, float]
-"""A loss's own parameter, and the sharpness of its Moreau envelope: infinite for the loss as it is."""
-
-LOGISTIC, SQUARED, HUBER, HUBERISED_HINGE, HINGE, ABSOLUTE, PINBALL, EPSILON_INSENSITIVE, SOFTMAX, QUADRATIC = range(10)
-
-_CODES: dict[type, tuple[int, str | None]] = {
-    Logistic: (LOGISTIC, None),
-    Squared: (SQUARED, None),
-    Huber: (HUBER, "threshold"),
-    HuberisedHinge: (HUBERISED_HINGE, "width"),
-    Hinge: (HINGE, None),
-    Absolute: (ABSOLUTE, None),
-    Pinball: (PINBALL, "quantile"),
-    EpsilonInsensitive: (EPSILON_INSENSITIVE, "tolerance"),
-    Softmax: (SOFTMAX, None),
-}
-
+Parameters = tuple[float, ...]
+"""What the formulas of a loss take beside score and target, filled up to the length that all losses have."""
 
 Kernel = tuple[int, Parameters]
-"""How the kernels know a loss."""
-
-WEIGHTED_SQUARE: Kernel = (QUADRATIC, (0.0, math.inf))
-"""phi(a, y) = y a^2 / 2: a quadratic form, whose weights stand where a loss has its targets."""
-
-
-def kernel_of(loss: Loss) -> Kernel:
-    """The number under which the kernels know this loss, and its parameters."""
-    plain, sharpness = (loss.base, loss.sharpness) if isinstance(loss, MoreauSmoothed) else (loss, math.inf)
-    try:
-        code, parameter = _CODES[type(plain)]
-    except KeyError:
-        known = ", ".join(sorted(kind.__name__ for kind in _CODES))
-        raise TypeError(
-            f"{type(plain).__name__} has no compiled slope: the kernels know {known}; "
-            "a new loss needs a code, a slope and a value in sordino.oracle.kernels.slopes."
-        ) from None
-    return code, (float(getattr(plain, parameter)) if parameter else 0.0, float(sharpness))
-
+"""How the kernels know a loss: by a number, and its parameters."""
 
 # exp(x) = 2^k exp(r), k = round(x / log 2), |r| <= log(2)/2: the series up to r^12/12! is exact to 2e-16
 _C0, _C1, _C2, _C3, _C4, _C5, _C6, _C7, _C8, _C9, _C10, _C11, _C12 = (1 / math.factorial(k) for k in range(13))
@@ -95,85 +57,76 @@ def exp(x: float) -> float:
     return series * power
 
 
-@compiled
-def logistic_slope(a: float, y: float) -> float:
-    # -y sigmoid(-y a)
-    m = y * a
-    e = exp(-abs(m))
-    return -y * ((e if m >= 0.0 else 1.0) / (1.0 + e))
+def _for_numbers(function: Callable[..., Any], version: Callable[..., Any]) -> None:
+    """Inside a kernel, `version` takes the place of one of the functions that formulas are written with."""
+    # Numba looks whether both have the same arguments
+    overload(function)(wraps(version)(lambda *arguments: version))
 
 
-@compiled
-def slope(code: int, parameters: Parameters, a: float, y: float) -> float:
-    """phi'(a, y) of a loss with one score, for a target within the loss's bound."""
-    p = parameters[0]
-    sharpness = parameters[1]
-    r = a - y
-    if code == LOGISTIC:
-        return logistic_slope(a, y)
-    if code == QUADRATIC:
-        return y * a
-    if code == SQUARED:
-        return r
-    if code == HUBER:
-        return min(max(r, -p), p)
-    if code == HUBERISED_HINGE:
-        return -y * min(max((1.0 + p - y * a) / (2.0 * p), 0.0), 1.0)
-    if sharpness < math.inf:
-        return sharpness * _pull(code, p, 1.0 / sharpness, a, y)
-    if code == HINGE:
-        return -y if y * a < 1.0 else 0.0
-    if code == PINBALL:
-        return 1.0 - p if r > 0.0 else (-p if r < 0.0 else 0.0)
-    sign = 1.0 if r > 0.0 else (-1.0 if r < 0.0 else 0.0)
-    if code == ABSOLUTE:
-        return sign
-    return sign if abs(r) > p else 0.0
+_for_numbers(elementary.where, lambda condition, then, otherwise: then if condition else otherwise)
+_for_numbers(elementary.minimum, lambda a, b: min(a, b))
+_for_numbers(elementary.maximum, lambda a, b: max(a, b))
+_for_numbers(elementary.clip, lambda a, low, high: min(max(a, low), high))
+_for_numbers(elementary.sign, lambda a: 1.0 if a > 0.0 else (-1.0 if a < 0.0 else 0.0))
+_for_numbers(elementary.exp, lambda a: exp(a))
+_for_numbers(elementary.log1p, lambda a: math.log1p(a))
 
 
-@compiled
-def _pull(code: int, p: float, step: float, a: float, y: float) -> float:
-    """a - prox(a): how far the proximal step of a loss with a kink moves the score."""
-    r = a - y
-    if code == HINGE:
-        return -y * min(max(1.0 - y * a, 0.0), step)
-    if code == ABSOLUTE:
-        return min(max(r, -step), step)
-    if code == PINBALL:
-        return min(max(r, -step * p), step * (1.0 - p))
-    return min(max(r - min(max(r, -p), p), -step), step)
+_QUADRATIC = "quadratic"
 
 
-@compiled
-def value(code: int, parameters: Parameters, a: float, y: float) -> float:
-    """phi(a, y) of a loss with one score, for a target within the loss's bound."""
-    p = parameters[0]
-    sharpness = parameters[1]
-    envelope = 0.0
-    if sharpness < math.inf:
-        # phi_s(a) = phi(prox(a)) + (s/2)(a - prox(a))^2
-        pull = _pull(code, p, 1.0 / sharpness, a, y)
-        a -= pull
-        envelope = 0.5 * sharpness * pull * pull
-    m = y * a
-    r = a - y
-    if code == LOGISTIC:
-        return max(-m, 0.0) + math.log1p(exp(-abs(m)))
-    if code == QUADRATIC:
-        return 0.5 * m * a
-    if code == SQUARED:
-        return 0.5 * r * r
-    if code == HUBER:
-        return 0.5 * r * r if abs(r) <= p else p * abs(r) - 0.5 * p * p
-    if code == HUBERISED_HINGE:
-        return 0.0 if m > 1.0 + p else (1.0 - m if m < 1.0 - p else (1.0 + p - m) ** 2 / (4.0 * p))
-    if code == HINGE:
-        return max(0.0, 1.0 - m) + envelope
-    if code == ABSOLUTE:
-        return abs(r) + envelope
-    if code == PINBALL:
-        return max(-p * r, (1.0 - p) * r) + envelope
-    return max(0.0, abs(r) - p) + envelope
+def _formulas() -> dict[Any, tuple[Callable[..., Any], Callable[..., Any], int]]:
+    """phi, phi' and how many parameters they take, of every loss of one score and every envelope of one with a kink."""
+    found: dict[Any, tuple[Callable[..., Any], Callable[..., Any], int]] = {
+        _QUADRATIC: (inlined(lambda a, y: 0.5 * y * a * a), inlined(lambda a, y: y * a), 0)
+    }
+    for kind in LOSSES.values():
+        if issubclass(kind, Scalar) and kind is not MoreauSmoothed:
+            phi, count = inlined(kind.phi), len(kind.parameters)
+            found[kind] = (phi, inlined(kind.phi1), count)
+            if issubclass(kind, Kinked):
+                value, slope = envelope(phi, inlined(kind.pull))
+                found[MoreauSmoothed, kind] = (inlined(value), inlined(slope), 1 + count)
+    return found
+
+
+_FORMULAS = _formulas()
+_NUMBERS: dict[Any, int] = {kind: number for number, kind in enumerate((*_FORMULAS, Softmax))}
+_WIDTH = max(count for *_, count in _FORMULAS.values())
+
+LOGISTIC, SOFTMAX = _NUMBERS[Logistic], _NUMBERS[Softmax]
+WEIGHTED_SQUARE: Kernel = (_NUMBERS[_QUADRATIC], (0.0,) * _WIDTH)
+"""phi(a, y) = y a^2 / 2: a quadratic form, whose weights stand where a loss has its targets."""
+
+
+def kernel_of(loss: Loss) -> Kernel:
+    """The number under which the kernels know this loss, and its parameters."""
+    kind = (MoreauSmoothed, type(loss.base)) if isinstance(loss, MoreauSmoothed) else type(loss)
+    if kind not in _NUMBERS:
+        raise TypeError(
+            f"{loss!r} is not compiled: register its class in sordino.losses.LOSSES, before an oracle is imported."
+        )
+    settings = loss.settings if isinstance(loss, Scalar) else ()
+    return _NUMBERS[kind], (*settings, *(0.0 for _ in range(_WIDTH - len(settings))))
+
+
+def _by_number(functions: list[tuple[Callable[..., Any], int]]) -> Callable[..., float]:
+    """f(number, parameters, a, y): one flat chain of branches, which compiles faster than a function per branch."""
+    lines = [
+        f"    if number == {number}: return f{number}(a, y{''.join(f', p[{k}]' for k in range(count))})"
+        for number, (_, count) in enumerate(functions)
+    ]
+    scope: dict[str, Any] = {f"f{number}": function for number, (function, _) in enumerate(functions)}
+    exec("\n".join(["def chosen(number, p, a, y):", *lines, "    return float('nan')"]), scope)
+    chosen: Callable[..., float] = inlined(scope["chosen"])
+    return chosen
+
+
+slope = _by_number([(slope, count) for _, slope, count in _FORMULAS.values()])
+"""phi'(a, y) of a loss with one score, for a target within the loss's bound."""
+value = _by_number([(value, count) for value, _, count in _FORMULAS.values()])
+"""phi(a, y) of a loss with one score, for a target within the loss's bound."""
+logistic_slope = _FORMULAS[Logistic][1]
 
 
 @compiled
