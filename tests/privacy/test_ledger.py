@@ -369,9 +369,9 @@ def test_what_is_too_large_or_no_file_is_not_read(ledger, tmp_path):
     with pytest.raises(ValueError, match="at most"):
         ledger.entries("survey")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="is not a file"):
+    with pytest.raises(FileExistsError, match="name an ordinary file"):
         Ledger(tmp_path / "pipe").datasets()
-    with pytest.raises(ValueError, match="is not a file"):
+    with pytest.raises(FileExistsError, match="name an ordinary file"):
         Ledger(tmp_path / "pipe").open("survey", CAP)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -121,7 +120,7 @@ class Journal:
         """Wait until no other process writes, then read what is there and append to it."""
         outputs.require_ordinary(self.path)
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"{self.path} cannot be created: its folder does not exist; create the folder first."
@@ -155,11 +154,10 @@ class Journal:
         return chain
 
     def _content(self, descriptor: int) -> bytes:
-        state = os.fstat(descriptor)
-        if not stat.S_ISREG(state.st_mode):
-            raise ValueError(f"{self.path} is not a file: name one that can be read and written.")
-        self.require_size(state.st_size)
-        return os.pread(descriptor, state.st_size, 0)
+        outputs.require_ordinary(self.path)
+        size = os.fstat(descriptor).st_size
+        self.require_size(size)
+        return os.pread(descriptor, size, 0)
 
     def require_size(self, size: int) -> None:
         if size > self.largest:

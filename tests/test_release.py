@@ -1,0 +1,263 @@
+"""One path: what has no price is not run, what is refused costs nothing, what costs more than planned is withheld."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from one_release import CAP, WHOLE, Records, Released, run
+from sordino.budget import Budget, Relation
+from sordino.checkpoint import Checkpoint, Keeper
+from sordino.curvature import curvature, private_curvature
+from sordino.losses import Logistic
+from sordino.methods import AdaptiveGradientDescent, NoisyGradientDescent, RepeatedSelection, Setting
+from sordino.oracle.rows import Rows
+from sordino.privacy import ledger as ledgers
+from sordino.privacy.events import GaussianDP, PureDP
+from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.ledger import Ledger, State
+from sordino.privacy.spending import charged_to
+from sordino.release import release
+from sordino.train import train
+from test_checkpoint import BUDGET, METHOD, N, oracle, problem
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open("survey", CAP)
+    return ledger
+
+
+def states(ledger):
+    return [entry.state for entry in ledger.entries("survey")]
+
+
+class Unpriced:
+    """An event that no accountant knows."""
+
+
+def test_what_has_no_price_is_not_run(ledger):
+    with charged_to(ledger, "survey"), pytest.raises(ValueError, match="no accountant supports"):
+        release(Unpriced(), CAP, "no price", Records(), run)
+    assert states(ledger) == []
+
+
+def test_a_run_is_charged_and_says_what_it_cost(ledger):
+    with charged_to(ledger, "survey"):
+        outcome, earned = release(WHOLE, CAP, "a number", Records(), run)
+    assert (outcome.value, earned.epsilon) == (1.0, pytest.approx(1.0))
+    (entry,) = ledger.entries("survey")
+    assert (entry.event, entry.note, entry.state) == (WHOLE, "a number", State.SPENT)
+
+
+def test_what_does_not_fit_is_not_run(ledger):
+    asked = []
+    with charged_to(ledger, "survey"):
+        release(WHOLE, CAP, "first", Records(), run)
+        with pytest.raises(BudgetExceeded):
+            release(WHOLE, CAP, "second", Records(), asked.append)
+    assert asked == []
+
+
+@pytest.mark.parametrize("more", [GaussianDP(1.01 * WHOLE.mu), PureDP(1.1)])
+def test_what_costs_more_than_was_set_aside_is_withheld(ledger, more):
+    with charged_to(ledger, "survey"), pytest.raises(RuntimeError, match="withheld"):
+        release(WHOLE, CAP, "more", Records(), lambda records: Released(records.total(), more))
+    # the records were used, so it counts
+    assert ledger.remaining("survey") is None
+
+
+def test_what_costs_less_is_certified_as_less(ledger):
+    less = GaussianDP(WHOLE.mu / 2)
+    _, earned = release(WHOLE, CAP, "less", Records(), lambda records: Released(records.total(), less))
+    assert earned.epsilon < 0.6
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, MemoryError])
+    def test_before_the_first_question_costs_nothing(self, ledger, error):
+        def refuse(records):
+            raise error
+
+        with charged_to(ledger, "survey"), pytest.raises(error):
+            release(WHOLE, CAP, "refused", Records(), refuse)
+        (entry,) = ledger.entries("survey")
+        assert (entry.state, entry.settled[0].why) == (State.UNUSED, f"{error.__name__} before a record was used")
+        assert ledger.remaining("survey") == CAP
+
+    @pytest.mark.parametrize("ask", [lambda records: records.total(), lambda records: records.total])
+    def test_from_the_first_question_on_it_counts(self, ledger, ask):
+        def fail(records):
+            ask(records)
+            raise ValueError
+
+        with charged_to(ledger, "survey"), pytest.raises(ValueError):  # noqa: PT011
+            release(WHOLE, CAP, "failed", Records(), fail)
+        assert states(ledger) == [State.RESERVED]
+
+    def test_records_that_cannot_answer_at_all_cost_nothing(self, ledger):
+        with charged_to(ledger, "survey"), pytest.raises(AttributeError):
+            release(WHOLE, CAP, "refused", Records(), lambda records: records.median())
+        assert ledger.remaining("survey") == CAP
+
+    def test_a_method_that_cannot_be_kept(self, tmp_path, ledger):
+        ledger.open("train", BUDGET)
+        counted = oracle()
+        method = NoisyGradientDescent(release="average")
+        with charged_to(ledger, "train"), pytest.raises(ValueError, match="does not put its state"):
+            train(problem(), BUDGET, method, counted, keeper=Keeper(Checkpoint(tmp_path / "run")))
+        assert counted.answers == 0
+        assert ledger.remaining("train") == BUDGET
+
+
+class Lying(NoisyGradientDescent):
+    """Plans half the noise that it should."""
+
+    def plan(self, problem, budget):
+        plan = super().plan(problem, budget)
+        return replace(plan, noise=replace(plan.noise, std=plan.noise.std / 2))
+
+
+@pytest.mark.parametrize("method", [Lying(steps=5), NoisyGradientDescent(steps=5)])
+def test_a_plan_with_too_little_noise_is_not_run(ledger, method):
+    """The last wall before the records: whatever a method claims, its event is accounted for."""
+    ledger.open("train", BUDGET)
+    counted = oracle()
+    with charged_to(ledger, "train"):
+        if isinstance(method, Lying):
+            with pytest.raises(RuntimeError, match=r"planned noise for epsilon .* where 2 was asked for; nothing was"):
+                train(problem(), BUDGET, method, counted)
+        else:
+            train(problem(), BUDGET, method, counted)
+    assert (counted.answers > 0) == (len(ledger.entries("train")) > 0) == (not isinstance(method, Lying))
+
+
+# everything that is computed from records goes this way
+
+
+def a_search(x, y):
+    settings = (Setting(NoisyGradientDescent(steps=2)),)
+    return train(problem(), BUDGET, RepeatedSelection(settings), linear(x, y))
+
+
+def linear(x, y):
+    from sordino.oracle import linear_oracle
+
+    return linear_oracle(x, y, problem(), Rows(2.0), BUDGET.relation)
+
+
+RELEASES = {
+    "model": lambda x, y: train(problem(), BUDGET, METHOD, linear(x, y)),
+    "search": a_search,
+    "filtered": lambda x, y: train(problem(), BUDGET, AdaptiveGradientDescent(), linear(x, y)),
+    "curvature": lambda x, y: private_curvature(x, y, problem(), Rows(2.0), BUDGET),
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_everything_is_charged(ledger, name):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(N, 3)), rng.choice([-1.0, 1.0], N)
+    ledger.open("all", BUDGET)
+    with charged_to(ledger, "all"):
+        RELEASES[name](x, y)
+        assert [entry.state for entry in ledger.entries("all")] == [State.SPENT]
+        with pytest.raises(BudgetExceeded):
+            RELEASES[name](x, y)
+    assert len(ledger.entries("all")) == 1
+
+
+def test_a_measurement_without_noise_is_refused_where_everything_is_charged(ledger):
+    x, y = np.ones((4, 2)), np.ones(4)
+    with charged_to(ledger, "survey"), pytest.raises(ValueError, match="everything that is computed from them is"):
+        curvature(x, y, Logistic())
+    curvature(x, y, Logistic())
+
+
+def test_another_relation_is_refused_and_costs_nothing(ledger):
+    other = Budget(1.0, 1e-6, Relation.ADD_REMOVE)
+    with charged_to(ledger, "survey"), pytest.raises(ValueError, match="plan again"):
+        private_curvature(np.ones((N, 3)), np.ones(N), problem(), Rows(2.0), other)
+    assert states(ledger) == []
+
+
+# cut off between a reservation and the run's own journal
+
+
+def killed_at(place, folder, ledger):
+    """A run in a process of its own that is killed at `place`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads that do nothing here
+        child = os.fork()
+    if child == 0:
+        from sordino.checkpoint_folder import Held
+
+        note, reserve = Held.note, ledgers.Ledger.reserve
+
+        def dying_note(self, line):
+            if place == f"before {line['kind']}":
+                os.kill(os.getpid(), signal.SIGKILL)
+            note(self, line)
+            if place == f"after {line['kind']}":
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def dying_reserve(*args):
+            if place == "before the reservation":
+                os.kill(os.getpid(), signal.SIGKILL)
+            held = reserve(*args)
+            if place == "after the reservation":
+                os.kill(os.getpid(), signal.SIGKILL)
+            return held
+
+        Held.note, ledgers.Ledger.reserve = dying_note, dying_reserve
+        try:
+            with charged_to(ledger, "run"):
+                train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(folder, 1, "auto")))
+        finally:
+            os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
+FEW = ["after the reservation", "before begun"]
+MANY = ["before the reservation", "before reserving", "after reserving", "after begun", "before kept", "after kept"]
+PLACES = [*FEW, *(pytest.param(place, marks=pytest.mark.slow) for place in MANY)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_run_is_charged_once_however_often_it_is_killed(tmp_path, ledger, place):
+    ledger.open("run", BUDGET)
+    # what only happens when a run begins cannot kill it twice
+    for _ in range(1 if place in ("after begun", "after reserving") else 3):
+        killed_at(place, tmp_path / "run", ledger)
+    with charged_to(ledger, "run"):
+        train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run", 1, "auto")))
+    assert [entry.state for entry in ledger.entries("run")] == [State.SPENT]
+
+
+def test_another_run_in_the_same_folder_is_another_reservation(tmp_path, ledger):
+    ledger.open("run", Budget(9.0, 1e-3))
+    killed_at("after the reservation", tmp_path / "run", ledger)
+    keeper = Keeper(Checkpoint(tmp_path / "run"))
+    with charged_to(ledger, "run"):
+        train(problem(), BUDGET, replace(METHOD, step_size=0.1), oracle(), keeper=keeper)
+        train(problem(), BUDGET, replace(METHOD, step_size=0.1), oracle(), keeper=Keeper(Checkpoint(tmp_path / "two")))
+    assert [entry.state for entry in ledger.entries("run")] == [State.RESERVED, State.SPENT, State.SPENT]
+
+
+def test_an_older_copy_of_a_folder_cannot_spend_the_same_reservation_again(tmp_path, ledger):
+    ledger.open("run", BUDGET)
+    killed_at("after the reservation", tmp_path / "run", ledger)
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    with charged_to(ledger, "run"):
+        train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run")))
+        counted = oracle()
+        with pytest.raises(RuntimeError, match="spent by a run that has ended"):
+            train(problem(), BUDGET, METHOD, counted, keeper=Keeper(Checkpoint(tmp_path / "copy")))
+    assert counted.answers == 0
