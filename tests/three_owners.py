@@ -16,12 +16,12 @@ import numpy as np
 
 from sordino.budget import Relation
 from sordino.federation import seat
-from sordino.federation.identity import CERTIFICATE, Identity
 from sordino.federation.mesh import together
 from sordino.federation.proposal import propose, read_members
 from sordino.federation.record import journal_of, read
 from sordino.federation.runner import Waiting, run
 from sordino.federation.seat import Seat
+from sordino.identity import CERTIFICATE, Identity
 from sordino.methods import NoisySGD
 from sordino.tabular.schema import Schema
 

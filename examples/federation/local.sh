@@ -26,7 +26,7 @@ TABLES
 
 number=1
 for name in north south west; do
-    sordino federation identity $name --number $number --folder $name
+    sordino identity $name --number $number --folder $name
     number=$((number + 1))
 done
 

@@ -1,20 +1,31 @@
-"""The statement one can publish next to a model, and re-check without it.
+"""The statement one can publish next to a model, and re-check with it or without it.
 
-A certificate carries the guarantee, every public number it follows from, and the privacy event. Verifying it means
-planning again from the public facts, finding the same numbers, and accounting for the event anew, with a second
-accountant where one exists. No value computed from the records is in it.
+A certificate carries the guarantee, every public number it follows from, the privacy event, and a digest of the
+released weights. Verifying it means planning again from the public facts, finding the same numbers, accounting for the
+event anew, with a second accountant where one exists, and deriving what it says besides from those numbers. Nothing in
+it but the digest of the weights, which are private already, was computed from the records.
+
+Whatever can be derived is; the rest (the date, the versions, which remarks there are) and that the run took place stand
+on the word of whoever signs it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sordino import outputs, wire
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino import outputs, sentences, wire
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball, Everywhere
 from sordino.losses import LOSSES
@@ -26,10 +37,23 @@ from sordino.privacy.accountants import LOOSE, Guarantee, guarantee, second_opin
 from sordino.privacy.randomness import SYSTEM
 from sordino.problem import NetworkProblem, Problem
 
+if TYPE_CHECKING:
+    from sordino.identity import Identity
+
 FORMAT = "sordino certificate"
-VERSION = 1
+VERSION = 2
 UNIT = "one record"
 CERTIFICATE = outputs.Kind("a certificate", rb'\{\s*"format": "sordino certificate"')
+LIBRARIES = ("sordino", "numpy", "scipy", "numba", "dp-accounting", "cryptography", "randomgen")
+"""Whose versions a certificate states, beside Python's."""
+
+UNSIGNED = (
+    "no certificate shows by itself that the method was run as stated, on real records and on no others, nor when and "
+    "with which versions: that is the word of whoever sent it, and nobody has signed this one."
+)
+
+_MOST_STEPS = 10**7
+"""Of a method, and in an event: more would only keep whoever verifies busy."""
 
 _SLACK = 1e-3
 """How far two accountants' discretisations may lie apart."""
@@ -57,6 +81,28 @@ def state(epsilon: float, delta: float, relation: Relation) -> str:
     )
 
 
+def weights_digest(weights: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of named arrays: of each its name, dtype, shape and the SHA-256 of its bytes, in the names' order.
+
+    The bytes are little-endian and in the order of the last axis first (C), so that every machine finds the same.
+    """
+    listed = []
+    for name in sorted(weights):
+        array = np.asarray(weights[name])
+        plain = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        content = hashlib.sha256(plain.tobytes()).hexdigest()
+        listed.append([name, plain.dtype.name, list(array.shape), content])
+    return wire.digest(listed)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Ed25519, by the key of the identity whose certificate `signer` is, in PEM."""
+
+    signer: str
+    value: str
+
+
 @dataclass(frozen=True)
 class Certificate:
     """What was guaranteed, to whom it applies, and why it holds."""
@@ -78,18 +124,38 @@ class Certificate:
     randomness: str
     versions: dict[str, str]
     created: str
+    weights: str
+    """The `weights_digest` of what was released."""
+    signature: Signature | None = None
 
     @property
     def statement(self) -> str:
         return state(self.epsilon, self.delta, self.relation)
 
+    def about(self, weights: Mapping[str, NDArray[Any]]) -> Certificate:
+        """The same guarantee for what was made of the released weights without looking at the records again."""
+        return replace(self, weights=weights_digest(weights), signature=None)
+
+    def sign(self, identity: Identity) -> Certificate:
+        """With the signature of whoever vouches for what nobody can derive: that the run took place as stated."""
+        signer = identity.face.pem
+        return replace(self, signature=Signature(signer, identity.sign("certificate", self._signed_by(signer))))
+
+    def _signed_by(self, signer: str) -> bytes:
+        """What is signed: all of it, and in whose name."""
+        return wire.canonical({**self._body(), "signer": signer}).encode()
+
     def to_json(self) -> str:
-        body = {
+        body = {**self._body(), "signature": wire.to_plain(self.signature)}
+        return json.dumps({**body, "digest": wire.digest(body)}, indent=1, allow_nan=False) + "\n"
+
+    def _body(self) -> dict[str, Any]:
+        return {
             "format": FORMAT,
             "version": VERSION,
             "statement": {
                 "epsilon": wire.to_plain(self.epsilon),
-                "delta": self.delta,
+                "delta": float(self.delta),
                 "relation": self.relation.value,
                 "unit": UNIT,
                 "text": self.statement,
@@ -107,8 +173,8 @@ class Certificate:
             "randomness": self.randomness,
             "versions": self.versions,
             "created": self.created,
+            "weights": self.weights,
         }
-        return json.dumps({**body, "digest": wire.digest(body)}, indent=1, allow_nan=False) + "\n"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         outputs.write(path, self.to_json().encode(), CERTIFICATE)
@@ -117,15 +183,16 @@ class Certificate:
     def from_json(text: str) -> Certificate:
         """The certificate, or a sentence on why this is not an intact one."""
         try:
-            body = json.loads(text)
-        except ValueError:
-            raise ValueError("this is not a certificate: it is not JSON.") from None
+            body = wire.parse(text)
+        except ValueError as error:
+            raise ValueError(f"this is not a certificate: {error}") from None
         if not isinstance(body, dict) or body.get("format") != FORMAT:
             raise ValueError(f"this is not a certificate: its 'format' is not {FORMAT!r}.")
-        if body.get("version") != VERSION:
+        version = body.get("version")
+        if type(version) is not int or version != VERSION:
             raise ValueError(
-                f"this certificate has version {body.get('version')!r}, and version {VERSION} is known here: "
-                "use the Sordino release that wrote it, or a newer one."
+                f"this certificate has version {version!r}, and version {VERSION} is known here: use the Sordino "
+                "release that wrote it, or a newer one."
             )
         if body.pop("digest", None) != wire.digest(body):
             raise ValueError("this certificate was altered or damaged: its digest does not match its content.")
@@ -133,7 +200,7 @@ class Certificate:
             statement, accounting = body["statement"], body["accounting"]
             certificate = Certificate(
                 epsilon=float(statement["epsilon"]),
-                delta=statement["delta"],
+                delta=float(statement["delta"]),
                 relation=Relation(statement["relation"]),
                 requested=wire.from_plain(body["requested"], _PUBLIC_KINDS),
                 problem=wire.from_plain(body["problem"], _PUBLIC_KINDS),
@@ -149,12 +216,18 @@ class Certificate:
                 randomness=body["randomness"],
                 versions=body["versions"],
                 created=body["created"],
+                weights=body["weights"],
+                signature=wire.from_plain(body["signature"], {"Signature": Signature}),
             )
             certificate._require_kinds()
-            if (statement["text"], statement["unit"]) != (certificate.statement, UNIT):
-                raise ValueError("this certificate contradicts itself: its text does not say what its numbers say.")
+            again = {**certificate._body(), "signature": wire.to_plain(certificate.signature)}
         except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
             raise ValueError(f"this certificate is incomplete: {error!r} is missing or malformed.") from None
+        if body["statement"] != again["statement"]:
+            raise ValueError("this certificate contradicts itself: its text does not say what its numbers say.")
+        # nothing besides, and every value in the one spelling that it has
+        if wire.canonical(body) != wire.canonical(again):
+            raise ValueError("this certificate was not written by Sordino: it would write the same values otherwise.")
         return certificate
 
     def _require_kinds(self) -> None:
@@ -167,13 +240,35 @@ class Certificate:
             and isinstance(self.problem.domain, Everywhere | Ball)
             and type(self.method).__name__ in METHODS
             and (self.rows is None or isinstance(self.rows, Rows))
+            and (self.signature is None or re.fullmatch(r"[0-9a-f]{128}", self.signature.value))
+            and isinstance(self.plan, dict)
+            and all(isinstance(text, str) for text in (*self.enforced, *self.assumed, *self.notes, self.randomness))
+            and self.versions.keys() == {"python", *LIBRARIES}
+            and all(re.fullmatch(r"[0-9][0-9A-Za-z.+!-]{0,40}", version) for version in self.versions.values())
+            and datetime.fromisoformat(self.created).astimezone(UTC).isoformat(timespec="seconds") == self.created
+            and re.fullmatch(r"[0-9a-f]{64}", self.weights)
         )
         if not fits:
             raise ValueError("this certificate is malformed: its values are not of the kinds a certificate has.")
+        counts = (self.plan, wire.to_plain(self.method), events.to_json(self.event))
+        if any(count > _MOST_STEPS for count in _whole_numbers(counts)):
+            raise ValueError(f"this certificate counts more than {_MOST_STEPS} steps, which nobody could account for.")
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Certificate:
         return Certificate.from_json(Path(path).read_text())
+
+
+def _whole_numbers(plain: Any) -> Iterator[int]:
+    match plain:
+        case dict():
+            for item in plain.values():
+                yield from _whole_numbers(item)
+        case list() | tuple():
+            for item in plain:
+                yield from _whole_numbers(item)
+        case int():
+            yield plain
 
 
 @dataclass(frozen=True)
@@ -184,17 +279,25 @@ class Finding:
     sentence: str
 
 
-def verify(certificate: Certificate) -> tuple[Finding, ...]:
-    """Every check; the guarantee stands if all of them hold."""
+def verify(certificate: Certificate, weights: Mapping[str, NDArray[Any]] | None = None) -> tuple[Finding, ...]:
+    """Every check; the guarantee stands if all of them hold. With the weights, also whether it is about them."""
     try:
         return (
-            _planned_again(certificate),
+            *_about(certificate, weights),
             *_accounted_again(certificate),
             *_rows(certificate),
             _randomness(certificate),
+            *_signed(certificate),
         )
     except (ValueError, TypeError, AttributeError, ArithmeticError) as error:
         return (Finding(False, f"the numbers of this certificate cannot be worked with: {error}"),)
+
+
+def _about(certificate: Certificate, weights: Mapping[str, NDArray[Any]] | None) -> list[Finding]:
+    if weights is None:
+        return []
+    same = weights_digest(weights) == certificate.weights
+    return [Finding(same, f"the weights {'are' if same else 'are not'} the ones that the certificate was issued for.")]
 
 
 def _planned_again(certificate: Certificate) -> Finding:
@@ -213,9 +316,13 @@ def _planned_again(certificate: Certificate) -> Finding:
 
 
 def _accounted_again(certificate: Certificate) -> list[Finding]:
+    planned = _planned_again(certificate)
+    if not planned.holds:
+        # an event that nobody planned proves nothing, and a stranger may have made it up to be long to account for
+        return [planned]
     event, delta, relation = certificate.event, certificate.delta, certificate.relation
     first = guarantee(event, delta, relation)
-    found = [_covers(first, certificate, slack=1e-9)]
+    found = [planned, _covers(first, certificate, slack=1e-9), *_follows(certificate, first)]
     second = second_opinion(event, delta, relation, first.accountant)
     if second is None:
         return found
@@ -226,6 +333,24 @@ def _accounted_again(certificate: Certificate) -> list[Finding]:
             Finding(True, f"the {second.accountant} accountant, which is coarser, finds {second.epsilon:.6g}."),
         ]
     return [*found, _covers(second, certificate, slack=_SLACK)]
+
+
+def _follows(certificate: Certificate, again: Guarantee) -> list[Finding]:
+    """Whether everything else that it says is what its numbers say."""
+    asked = certificate.requested
+    epsilon = asked.epsilon if certificate.method.calibration == "tight" else again.epsilon
+    exact = (
+        _close(float(epsilon), certificate.epsilon)
+        and certificate.accountant == again.accountant
+        and _close(wire.to_plain(again.error), certificate.accounting_error)
+    )
+    needed = sentences.required(certificate.problem, asked, certificate.method, certificate.rows, again.epsilon)
+    said = {place: getattr(certificate, place) for place in needed}
+    multiplier = getattr(certificate.method, "noise_multiplier", None)
+    facts = {"steps": f"{certificate.plan.get('steps')}", "multiplier": "" if multiplier is None else f"{multiplier:g}"}
+    if exact and sentences.consistent(said, needed, facts):
+        return [Finding(True, "everything else that it says follows from these numbers, or is a remark of Sordino's.")]
+    return [Finding(False, "it says something that does not follow from its numbers, or leaves out what does.")]
 
 
 def _covers(again: Guarantee, certificate: Certificate, slack: float) -> Finding:
@@ -252,13 +377,33 @@ def _randomness(certificate: Certificate) -> Finding:
     return Finding(False, f"the noise did not come from the operating system, but from: {certificate.randomness}.")
 
 
+def _signed(certificate: Certificate) -> list[Finding]:
+    if certificate.signature is None:
+        return []
+    from sordino.identity import Face
+
+    try:
+        face = Face(certificate.signature.signer)
+    except ValueError as error:
+        return [Finding(False, f"the signature is by nobody who can be named: {error}")]
+    content = certificate._signed_by(face.pem)
+    who = f"{face.name}, whose certificate has the fingerprint {face.fingerprint}"
+    if not face.signed("certificate", content, certificate.signature.value):
+        return [Finding(False, f"the signature is not that of {who}.")]
+    if not face.is_valid_at(datetime.fromisoformat(certificate.created)):
+        return [Finding(False, f"the signature is that of {who}, which was not valid on {certificate.created}.")]
+    return [Finding(True, f"it is signed by {who}: compare it with the one that you have from them.")]
+
+
 def _close(one: Any, other: Any) -> bool:
-    """Equal plain values, numbers up to what another version of a numerical library may change."""
-    match one, other:
-        case dict(), dict():
+    """Equal plain values of equal types, fractions up to what another version of a numerical library may change."""
+    if type(one) is not type(other):
+        return False
+    match one:
+        case dict():
             return one.keys() == other.keys() and all(_close(one[key], other[key]) for key in one)
-        case list(), list():
+        case list():
             return len(one) == len(other) and all(map(_close, one, other))
-        case (int() | float(), int() | float()):
+        case float():
             return math.isclose(one, other, rel_tol=1e-6)
     return bool(one == other)

@@ -31,6 +31,7 @@ from sordino.privacy.ledger import new_reference
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.stepwise import Stepwise, Used, as_event
 from sordino.progress import kept_by
+from sordino.sentences import STEPS_LOST, WENT_ON, times
 
 Resume = bool | Literal["auto"]
 
@@ -137,13 +138,10 @@ class Keeper:
         if not story.resumes:
             return ()
         again = sum(seen - step for step, seen in story.lost)
-        sentence = f"The run was interrupted and went on {story.resumes} time{'s' if story.resumes > 1 else ''}."
         if again:
-            sentence += (
-                f" {again} of the planned {self._stepwise.steps} steps had been seen and were lost: they count, and "
-                f"the run ended at step {self.last}."
-            )
-        return (sentence,)
+            lost = {"lost": again, "steps": self._stepwise.steps, "last": self.last}
+            return (STEPS_LOST(times=times(story.resumes), **lost),)
+        return (WENT_ON(times=times(story.resumes)),)
 
     def restore(self, state: Any, planned: int) -> range:
         kept = self._story.kept

@@ -8,7 +8,7 @@
     schema.toml         the public description of the table, where there was one
 
 Reading never unpickles and needs neither the training nor the accounting libraries. The digests find damage and
-careless edits; they are no signature, and `verify` is what checks the guarantee.
+careless edits; they are no signature. `verify` checks the guarantee, and that the certificate is about these weights.
 """
 
 from __future__ import annotations
@@ -77,6 +77,11 @@ class LoadedModel:
         """How many numbers a row has."""
         return int(self.coef.shape[1] if self.hidden is None else self.hidden.features or self.coef.shape[1])
 
+    @property
+    def weights(self) -> dict[str, Array]:
+        """The arrays by the names they have in the file, without the ending: what a certificate is about."""
+        return _named(self.coef, self.intercept, self.hidden)
+
     @cached_property
     def certificate(self) -> Certificate:
         from sordino.certificate import Certificate
@@ -142,7 +147,7 @@ def save_model(estimator: Any, path: str | os.PathLike[str], schema: Schema | No
         )
     names = getattr(estimator, "feature_names_in_", None)
     classes = getattr(estimator, "classes_", None)
-    coef, intercept, hidden = estimator.file_layers() if hasattr(estimator, "file_layers") else _linear(estimator)
+    coef, intercept, hidden = _layers(estimator)
     model = LoadedModel(
         task="regression" if classes is None else "classification",
         coef=coef,
@@ -174,6 +179,11 @@ def require_places(
         )
 
 
+def released_weights(estimator: Any) -> dict[str, Array]:
+    """What a model file of this fitted estimator will hold, and its certificate is about."""
+    return _named(*_layers(estimator))
+
+
 def load_model(path: str | os.PathLike[str]) -> LoadedModel:
     """The model, or a sentence on why the file is not an intact one."""
     content = Path(path).read_bytes()
@@ -184,7 +194,7 @@ def load_model(path: str | os.PathLike[str]) -> LoadedModel:
 
 
 def verify_model(model: LoadedModel) -> tuple[Finding, ...]:
-    """Whether the weights are of the kind the certificate speaks of, then every check of the certificate."""
+    """Whether the weights are those that the certificate speaks of, then every check of the certificate."""
     from sordino.certificate import Finding, verify
 
     certificate = model.certificate
@@ -195,7 +205,7 @@ def verify_model(model: LoadedModel) -> tuple[Finding, ...]:
         bounded = bound == model.schema.row_norm
         verb = "are" if bounded else "are not"
         findings.append(Finding(bounded, f"the schema's rows {verb} within the bound the certificate speaks of."))
-    return (*findings, *verify(certificate))
+    return (*findings, *verify(certificate, model.weights))
 
 
 def _fits(model: LoadedModel, problem: Any, rows: Any) -> bool:
@@ -216,21 +226,29 @@ def _is_certificate_of(certificate: bytes, model: str | os.PathLike[str]) -> boo
         return False
 
 
-def _linear(estimator: Any) -> tuple[Array, Array, None]:
+def _layers(estimator: Any) -> tuple[Array, Array, HiddenLayers | None]:
+    if hasattr(estimator, "file_layers"):
+        return estimator.file_layers()  # type: ignore[no-any-return]
     coef = np.atleast_2d(np.asarray(estimator.coef_, dtype=float))
     return coef, np.atleast_1d(np.asarray(estimator.intercept_, dtype=float)), None
 
 
-def _pack(model: LoadedModel) -> bytes:
-    layers = () if model.hidden is None else model.hidden.layers
-    members = {
-        "coef.npy": archive.from_array(model.coef),
-        "intercept.npy": archive.from_array(model.intercept),
+def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None) -> dict[str, Array]:
+    layers = () if hidden is None else hidden.layers
+    return {
+        "coef": coef,
+        "intercept": intercept,
         **{
-            f"hidden{number}_{name}.npy": archive.from_array(array)
+            f"hidden{number}_{name}": array
             for number, layer in enumerate(layers)
             for name, array in zip(("coef", "intercept"), layer, strict=True)
         },
+    }
+
+
+def _pack(model: LoadedModel) -> bytes:
+    members = {
+        **{f"{name}.npy": archive.from_array(array) for name, array in model.weights.items()},
         "certificate.json": model.certificate_json.encode(),
     }
     if model.schema is not None:
@@ -247,7 +265,7 @@ def _pack(model: LoadedModel) -> bytes:
         body["network"] = {
             "activation": model.hidden.activation,
             "row_norm": model.hidden.row_norm,
-            "hidden": len(layers),
+            "hidden": len(model.hidden.layers),
         }
     return archive.pack({"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1).encode(), **members})
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino import wire
+from sordino import sentences, wire
 from sordino.budget import Budget, Relation
-from sordino.certificate import Certificate
+from sordino.certificate import LIBRARIES, Certificate, weights_digest
 from sordino.checkpoint import Keeper
 from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import guarantee
@@ -53,16 +53,16 @@ def train(
 ) -> Trained:
     """Follow `method` on the oracle's records and say what was guaranteed.
 
-    `enforced` and `assumed` are sentences for the certificate: what was made true of every record, and what was taken
-    as public on the caller's word. `start` is a first iterate that does not depend on the records. With a `keeper` the
-    run can be watched, and go on after it was cut off. `reference` names the run in a ledger, for whoever keeps it
-    elsewhere and may have to begin again.
+    `enforced`, `assumed` and `notes` are `sentences` for the certificate, beside those that follow from the public
+    facts: what was made true of every record, what was taken as public on the caller's word, and remarks. `start` is a
+    first iterate that does not depend on the records. With a `keeper` the run can be watched, and go on after it was
+    cut off. `reference` names the run in a ledger, for whoever keeps it elsewhere and may have to begin again.
     """
     randomness = Randomness.system() if randomness is None else randomness
     _warn(problem, budget)
     plan = method.plan(problem, budget)
     # account before a record is touched: what cannot be certified is not run
-    stated, remarks = _state(plan.event, method, budget)
+    stated = _state(plan.event, method, budget)
     note = f"{type(method).__name__}, epsilon {stated:.6g}"
     # lost steps count as taken ones, so what was planned, and reserved, covers them
     with nullcontext() if keeper is None else keeper.keeping(problem, budget, method, plan, randomness):
@@ -74,8 +74,8 @@ def train(
             lambda asked: method.run(plan, problem, asked, randomness, start),
             reference if keeper is None else keeper.reference,
         )
-    if keeper is not None:
-        remarks = (*remarks, *keeper.notes)
+    always = sentences.required(problem, budget, method, rows, earned.epsilon)
+    course = () if keeper is None else keeper.notes
     certificate = Certificate(
         epsilon=stated,
         delta=budget.delta,
@@ -88,34 +88,35 @@ def train(
         accountant=earned.accountant,
         accounting_error=earned.error,
         rows=rows,
-        enforced=enforced,
-        assumed=assumed,
-        notes=(*remarks, *notes),
+        enforced=(*always["enforced"], *enforced),
+        assumed=(*always["assumed"], *assumed),
+        notes=(*always["notes"], *course, *notes),
         randomness=SEEDED if keeper is not None and keeper.seeded else randomness.describe(),
         versions=_versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        weights=weights_digest({"weights": released.weights}),
     )
     return Trained(released.weights, certificate, released.chosen)
 
 
-def public_count(given: int | None, actual: int, relation: Relation) -> tuple[int, str]:
-    """n as the problem states it, and the sentence about it for the certificate."""
+def public_count(given: int | None, actual: int, relation: Relation) -> int:
+    """n as the problem states it."""
     if relation is Relation.REPLACE_ONE:
         if given not in (None, actual):
             raise ValueError(
                 f"records is {given}, but there are {actual}: under replace_one the number of records is public and is "
                 "counted; leave `records` out."
             )
-        return actual, f"the number of records, {actual}, is public"
+        return actual
     if given is None:
         raise ValueError(
             "records is required with relation='add_remove', where the true number of records is private: give a "
             "public stand-in of about the same size."
         )
-    return given, f"{given} is a public stand-in for the number of records"
+    return given
 
 
-def _state(event: Event, method: Any, budget: Budget) -> tuple[float, tuple[str, ...]]:
+def _state(event: Event, method: Any, budget: Budget) -> float:
     """The epsilon to print: the one asked for when the noise was calibrated to it, else the one it truly gives."""
     earned = guarantee(event, budget.delta, budget.relation).epsilon
     if method.calibration == "given":
@@ -125,18 +126,15 @@ def _state(event: Event, method: Any, budget: Budget) -> tuple[float, tuple[str,
                 f"{earned:.6g} where {budget.epsilon:.6g} was asked for, so nothing was run: take fewer steps or "
                 "smaller batches, or leave noise_multiplier out, which takes the noise that the budget needs."
             )
-        return earned, ()
+        return earned
     if method.calibration == "tight":
         if earned > budget.epsilon * (1 + 1e-9):
             raise RuntimeError(
                 f"{type(method).__name__} planned noise for epsilon {earned:.6g} where {budget.epsilon:.6g} was asked "
                 "for; nothing was run. This is a bug: please report it."
             )
-        return budget.epsilon, ()
-    verdict = "which is not the guarantee claimed" if earned > budget.epsilon else "more noise than needed"
-    return earned, (
-        f"The printed constants aim at epsilon {budget.epsilon:.6g}; they truly give {earned:.6g}, {verdict}.",
-    )
+        return budget.epsilon
+    return earned
 
 
 def _warn(problem: Problem | NetworkProblem, budget: Budget) -> None:
@@ -156,5 +154,4 @@ def _warn(problem: Problem | NetworkProblem, budget: Budget) -> None:
 
 
 def _versions() -> dict[str, str]:
-    names = ("sordino", "numpy", "scipy", "numba", "dp-accounting", "cryptography", "randomgen")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}

@@ -1,6 +1,7 @@
 """Frozen dataclasses to plain JSON values and back, for files a stranger may read.
 
-Reading builds only the kinds the caller names, so a file cannot make anything else happen.
+Reading builds only the kinds the caller names, from values of the types their fields have, so a file cannot make
+anything else happen.
 """
 
 from __future__ import annotations
@@ -8,18 +9,60 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from enum import Enum
-from typing import Any
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+
+LONGEST, DEEPEST, LARGEST = 1 << 20, 50, 1 << 53
+"""Of a text in characters, of its nesting, and of a whole number in it: what is beyond was not written here."""
+
+
+def parse(text: str) -> Any:
+    """Strict JSON of bounded size and depth: no name twice, no NaN, nothing infinite. A sentence for anything else."""
+    if len(text) > LONGEST:
+        raise ValueError(f"it has {len(text)} characters, and at most {LONGEST} are read.")
+    depth = 0
+    for bracket in re.findall(r"[\[\]{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text)):
+        depth += 1 if bracket in "[{" else -1
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested more than {DEEPEST} deep.")
+    try:
+        return json.loads(
+            text, object_pairs_hook=_once, parse_constant=_finite, parse_float=_finite, parse_int=_countable
+        )
+    except json.JSONDecodeError:
+        raise ValueError("it is not JSON.") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise ValueError("it says something twice under one name.")
+    return named
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError("it holds a number that is not finite.")
+    return value
+
+
+def _countable(text: str) -> int:
+    if len(text) > 17 or abs(value := int(text)) > LARGEST:
+        raise ValueError(f"it holds a whole number beyond {LARGEST}.")
+    return value
 
 
 def to_plain(value: Any) -> Any:
     """Dictionaries with a 'kind', lists, numbers and strings; infinities become the strings JSON can carry."""
     if is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+        named = {field.name: to_plain(_as_declared(field, getattr(value, field.name))) for field in fields(value)}
         return {"kind": type(value).__name__, **named}
     match value:
         case Enum():
@@ -46,7 +89,8 @@ def from_plain(data: Any, kinds: Mapping[str, type]) -> Any:
             if kind not in kinds:
                 raise ValueError(f"unknown kind {kind!r}: one of {', '.join(kinds)} is needed.")
             try:
-                return kinds[kind](**{str(name): from_plain(item, kinds) for name, item in named.items()})
+                built = {str(name): from_plain(item, kinds) for name, item in named.items()}
+                return kinds[kind](**{name: _typed(kinds[kind], name, item) for name, item in built.items()})
             except TypeError as error:
                 raise ValueError(f"the fields of {kind!r} do not fit: {error}.") from None
         case dict():
@@ -58,7 +102,52 @@ def from_plain(data: Any, kinds: Mapping[str, type]) -> Any:
     return data
 
 
+def _as_declared(field: Field[Any], value: Any) -> Any:
+    """One spelling for one number: a float field holds 1.0 also where 1 was given."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return float(value) if whole and field.type in ("float", "float | None") else value
+
+
+@cache
+def _types(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _typed(kind: type, name: str, value: Any) -> Any:
+    hint = _types(kind).get(name, Any)
+    if _fits(hint, value):
+        return value
+    if type(value) is int and _fits(hint, float(value)):
+        return float(value)
+    raise TypeError(f"{name} has a value of another type")
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    if hint is Any:
+        return True
+    if hint in (bool, int, float, str, NoneType):
+        # not isinstance, which takes True for 1
+        return type(value) is hint
+    match get_origin(hint):
+        case origin if origin in (Union, UnionType):
+            return any(_fits(option, value) for option in get_args(hint))
+        case origin if origin is Literal:
+            return isinstance(value, str) and value in get_args(hint)
+        case origin if origin is tuple:
+            inner = get_args(hint)
+            inner = inner[:1] * len(value) if isinstance(value, tuple) and inner[1:] == (...,) else inner
+            return isinstance(value, tuple) and len(value) == len(inner) and all(map(_fits, inner, value))
+    if issubclass(hint, Enum):
+        return isinstance(value, str)
+    # a protocol's part can be any of the kinds; whoever asked for them says which
+    return type(value) is hint if is_dataclass(hint) else is_dataclass(value)
+
+
+def canonical(plain: Any) -> str:
+    """One text for one value, types included."""
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def digest(plain: Any) -> str:
     """SHA-256 of the canonical text of a plain value."""
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(canonical(plain).encode()).hexdigest()

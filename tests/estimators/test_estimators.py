@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -24,7 +22,6 @@ from sordino import (
     ProximalSmoothing,
     verify,
 )
-from sordino.estimators import releases
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
 
@@ -192,27 +189,6 @@ def test_in_a_pipeline_cloned_and_searched(binary):
     assert clone(logistic(epsilon=3.0)).epsilon == 3.0
     with pytest.warns(PrivacyWarning, match="not free"):
         GridSearchCV(logistic(), {"l2": [0.0, 0.01]}, cv=2).fit(X, y)
-
-
-def test_a_second_fit_is_a_second_release_and_says_so(binary, monkeypatch):
-    X, y = binary
-    monkeypatch.setattr(releases, "_seen", type(releases._seen)())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        first = logistic().fit(X, y)
-    with pytest.warns(PrivacyWarning, match="release number 2"):
-        second = logistic(epsilon=0.5).fit(X, y)
-    assert first.certificate_.notes == ()
-    assert "release number 2" in second.certificate_.notes[0]
-
-
-def test_another_estimator_on_the_same_records_is_a_release_too():
-    """Whatever their targets are coded as."""
-    X = np.random.default_rng(77).uniform(-1, 1, (300, 3))
-    labels = (X[:, 0] > 0).astype(int)
-    PrivateLogisticRegression(epsilon=1.0, row_norm=2.0, classes=[0, 1]).fit(X, labels)
-    with pytest.warns(PrivacyWarning, match="release number 2"):
-        PrivateHuberRegressor(epsilon=1.0, row_norm=2.0, target_bound=1.0).fit(X, X[:, 1])
 
 
 def test_noise_is_fresh_without_a_seed_and_fixed_with_one(binary):

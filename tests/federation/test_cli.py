@@ -17,7 +17,8 @@ FAST = ("--method", "noisy-gradient-descent")
 
 
 def sordino(*arguments, typed=""):
-    result = CliRunner().invoke(app, ["federation", *map(str, arguments)], input=typed)
+    command = [] if arguments[0] == "identity" else ["federation"]
+    result = CliRunner().invoke(app, [*command, *map(str, arguments)], input=typed)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -190,7 +191,7 @@ def test_only_a_member_proposes(folder):
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (lambda key: key.unlink(), "key.pem does not exist: sordino federation identity makes"),
+        (lambda key: key.unlink(), "key.pem does not exist: sordino identity makes"),
         (lambda key: key.chmod(0o644), "key.pem can be read by others (mode 644)"),
         (lambda key: key.write_text("nonsense"), "is not a private key"),
     ],

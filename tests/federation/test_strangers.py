@@ -14,11 +14,11 @@ from sordino.budget import Relation
 from sordino.federation import identity as identities
 from sordino.federation import seat
 from sordino.federation.charter import Charter
-from sordino.federation.identity import Identity
 from sordino.federation.mesh import MemberLost
 from sordino.federation.proposal import propose, read_members
 from sordino.federation.record import Story, held, pack
 from sordino.federation.runner import Waiting
+from sordino.identity import Identity
 from sordino.methods import NoisyGradientDescent
 from sordino.privacy.events import to_json
 from sordino.tabular.schema import Schema

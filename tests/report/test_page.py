@@ -8,12 +8,13 @@ from html.parser import HTMLParser
 
 import pytest
 
-from sordino import wire
+from sordino import sentences, wire
 from sordino.budget import Budget, Relation
-from sordino.certificate import Certificate, verify
+from sordino.certificate import LIBRARIES, Certificate, verify, weights_digest
 from sordino.losses import Logistic
 from sordino.methods import OutputPerturbation
 from sordino.oracle.rows import Rows
+from sordino.privacy.accountants import guarantee
 from sordino.privacy.randomness import SYSTEM
 from sordino.problem import Problem
 from sordino.report import Section, Table, Tradeoff, tradeoff_figure, write_report
@@ -25,7 +26,9 @@ MARKUP = '<script>alert("x")</script>'
 @pytest.fixture(scope="module")
 def certificate():
     problem, method = Problem(500, 4, Logistic()), OutputPerturbation(steps=20)
-    plan = method.plan(problem, BUDGET)
+    plan, rows = method.plan(problem, BUDGET), Rows(2.5, 0.4)
+    found = guarantee(plan.event, BUDGET.delta, BUDGET.relation)
+    said = sentences.required(problem, BUDGET, method, rows, 1.0)
     return Certificate(
         epsilon=1.0,
         delta=1e-6,
@@ -35,15 +38,16 @@ def certificate():
         method=method,
         plan=wire.to_plain(plan),
         event=plan.event,
-        accountant="gdp",
-        accounting_error=0.0,
-        rows=Rows(2.5, 0.4),
-        enforced=("rows are scaled down",),
-        assumed=("the count is public",),
-        notes=("A note on <this> run.",),
+        accountant=found.accountant,
+        accounting_error=found.error,
+        rows=rows,
+        enforced=said["enforced"],
+        assumed=said["assumed"],
+        notes=(sentences.WENT_ON(times="1 time"),),
         randomness=SYSTEM,
-        versions={"python": "3.11", "sordino": "0.1.0"},
+        versions=dict.fromkeys(("python", *LIBRARIES), "0.1.0"),
         created="2025-01-01T00:00:00+00:00",
+        weights=weights_digest({}),
     )
 
 

@@ -17,27 +17,11 @@ if TYPE_CHECKING:
     from sordino.train import Trained
 
 app = typer.Typer(
-    help="Several owners train one model, and show their records to nobody: identity, init, join, run, status.",
+    help="Several owners train one model, and show their records to nobody: init, join, run, status.",
     no_args_is_help=True,
 )
 
 Folder = Annotated[Path, typer.Option(help="This member's own folder: its key, the plan, and its record.")]
-
-
-@app.command()
-def identity(
-    name: Annotated[str, typer.Argument(help="The member's name, as the others know it.")],
-    number: Annotated[int, typer.Option(help="Its place in the list of members, from 1; all agree on the order.")],
-    folder: Folder,
-    days: Annotated[int, typer.Option(help="How long the certificate is valid.")] = 365,
-) -> None:
-    """Make this member's key and certificate. The key never leaves the folder; the certificate is for everybody."""
-    from sordino.federation.identity import CERTIFICATE, Identity
-
-    made = Identity.create(folder, name, number, days)
-    say(f"Certificate of {name}, number {number}: {folder / CERTIFICATE}")
-    say(f"Fingerprint: {made.face.fingerprint}", style="bold")
-    say("Next:  send the certificate to whoever writes the plan, and read the fingerprint out to them.")
 
 
 @app.command()
@@ -67,9 +51,9 @@ def init(
     """Write the plan that all members accept, signed by this one. No record is needed, and none is read."""
     from sordino import outputs
     from sordino.federation.charter import PLAN, Engine
-    from sordino.federation.identity import CERTIFICATE, KEY, Identity
     from sordino.federation.proposal import method_with, propose, read_members
     from sordino.federation.trust import Mode
+    from sordino.identity import CERTIFICATE, KEY, Identity
     from sordino.tabular.schema import Schema
 
     outputs.require_writable([(out, PLAN)], inputs=(members, schema, folder / KEY, folder / CERTIFICATE))
@@ -101,7 +85,7 @@ def join(
     """Show a plan, and accept it for this member."""
     from sordino.federation import seat
     from sordino.federation.charter import Charter
-    from sordino.federation.identity import Identity
+    from sordino.identity import Identity
 
     charter = Charter.load(plan)
     charter.number_of(Identity.load(folder).face)
@@ -172,15 +156,15 @@ def status(folder: Folder) -> None:
 def _write(seat: Seat, trained: Trained, out: Path, certificate: Path) -> None:
     from sordino.federation.release import save
 
-    save(seat, trained, out)
-    trained.certificate.save(certificate)
-    if "not private" in trained.certificate.randomness:
-        complain(f"NOT PRIVATE, because of --seed. Without it this would be {trained.certificate.statement}")
+    released = save(seat, trained, out)
+    released.save(certificate)
+    if "not private" in released.randomness:
+        complain(f"NOT PRIVATE, because of --seed. Without it this would be {released.statement}")
     else:
-        say(trained.certificate.statement, style="bold")
-        for sentence in trained.certificate.assumed:
+        say(released.statement, style="bold")
+        for sentence in released.assumed:
             say(f"  - {sentence}.")
-    for note in trained.certificate.notes:
+    for note in released.notes:
         say(f"Note:  {note}")
     say(f"Model: {out}   Certificate: {certificate}")
     say(f"Next:  sordino verify {out}    (anyone can, without the records)")

@@ -31,6 +31,9 @@ def fit(
         int | None, typer.Option(help="With add_remove: a public stand-in for the number of records.")
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate to a file of its own.")] = None,
+    sign: Annotated[
+        Path | None, typer.Option(help="Sign the certificate with the key in this folder (see `sordino identity`).")
+    ] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Charge the release to this ledger (see `sordino ledger`).")
     ] = None,
@@ -45,15 +48,17 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
 ) -> None:
     """Train a private model on a table and write it with its certificate."""
+    from sordino.identity import Identity
     from sordino.model_file import require_places, save_model
     from sordino.tabular.schema import Schema
 
     # whatever can be refused is refused before a record is read
     described = Schema.load(schema)
     Budget(epsilon, delta or 0.0, relation)
-    require_places(out, certificate, inputs=(data, schema, ledger))
+    require_places(out, certificate, inputs=(data, schema, ledger, *_identity(sign)))
     if (ledger is None) != (dataset is None):
         raise ValueError("--ledger and --dataset go together: name both, or neither.")
+    signer = None if sign is None else Identity.load(sign)
     settings = {
         "epsilon": epsilon,
         "delta": delta,
@@ -73,10 +78,19 @@ def fit(
     with _shared_out(X, y, cluster, workers, memory) as arguments, _charged(ledger, dataset), progress(budget):
         estimator.fit(*arguments)
 
+    if signer is not None:
+        estimator.certificate_ = estimator.certificate_.sign(signer)
     save_model(estimator, out, described)
     if certificate is not None:
         estimator.certificate_.save(certificate)
     _report(estimator.certificate_, data, out, certificate)
+
+
+def _identity(folder: Path | None) -> tuple[Path, ...]:
+    """The files of whoever signs, which no result may take the place of."""
+    from sordino.identity import CERTIFICATE, KEY
+
+    return () if folder is None else (folder / KEY, folder / CERTIFICATE)
 
 
 @contextmanager

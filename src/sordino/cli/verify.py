@@ -11,14 +11,25 @@ from sordino.cli.console import complain, say
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate, Finding
+    from sordino.identity import Face
 
 
-def verify(file: Annotated[Path, typer.Argument(help="A model file, or a certificate in JSON.")]) -> None:
+def verify(
+    file: Annotated[Path, typer.Argument(help="A model file, or a certificate in JSON.")],
+    signer: Annotated[
+        Path | None, typer.Option(help="Whose signature it must have: the certificate.pem that you have from them.")
+    ] = None,
+) -> None:
     """Check a certificate, or the one inside a model file. Ends with 0 if the guarantee holds and 1 if not."""
+    face = None if signer is None else _face(signer)
+    from sordino.certificate import UNSIGNED
+
     content = file.read_bytes()
     try:
         certificate, findings = _model(file) if content.startswith(b"PK") else _certificate(content)
         statement = certificate.statement
+        if face is not None:
+            findings = (*findings, _by(face, certificate))
     except ValueError as error:
         _nothing_to_verify(str(error))
     except (TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
@@ -33,6 +44,25 @@ def verify(file: Annotated[Path, typer.Argument(help="A model file, or a certifi
     say("It rests on what was taken as public:")
     for sentence in certificate.assumed:
         say(f"  - {sentence}.")
+    if certificate.signature is None:
+        say(f"And: {UNSIGNED}")
+
+
+def _face(path: Path) -> Face:
+    from sordino.identity import Face
+
+    try:
+        return Face(path.read_text())
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a certificate in PEM form: it is not text.") from None
+
+
+def _by(face: Face, certificate: Certificate) -> Finding:
+    from sordino.certificate import Finding
+    from sordino.identity import Face
+
+    same = certificate.signature is not None and Face(certificate.signature.signer).fingerprint == face.fingerprint
+    return Finding(same, f"{face.name} {'is' if same else 'is not'} who signed it.")
 
 
 def _nothing_to_verify(sentence: str) -> NoReturn:

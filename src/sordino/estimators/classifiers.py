@@ -16,7 +16,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from sordino.estimators.linear import Settings, fit_linear, require_own_targets
 from sordino.losses import Hinge, Logistic, Loss, Softmax
+from sordino.model_file import released_weights
 from sordino.oracle.files.source import Labels, Source
+from sordino.sentences import CLASSES_GIVEN, CLASSES_READ
 from sordino.train import PrivacyWarning
 
 
@@ -62,7 +64,7 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             features, targets, self._loss(len(classes)), _settings(self), assumed=(known,)
         )
         self.classes_ = classes
-        self.certificate_, self.chosen_ = trained.certificate, trained.chosen
+        self.certificate_, self.chosen_ = trained.certificate.about(released_weights(self)), trained.chosen
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -159,7 +161,7 @@ def _settings(estimator: Any) -> Settings:
 
 def classes_of(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
     if given is not None:
-        classes, known = np.unique(np.asarray(given)), "the class labels were given"
+        classes, known = np.unique(np.asarray(given)), CLASSES_GIVEN()
         if len(classes) < 2:
             raise ValueError(f"classes holds {len(classes)} class: a classifier needs at least two.")
         return classes, known
@@ -172,7 +174,7 @@ def classes_of(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArr
         PrivacyWarning,
         stacklevel=3,
     )
-    return classes, "the class labels were read from the records and are taken to be public"
+    return classes, CLASSES_READ()
 
 
 def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:

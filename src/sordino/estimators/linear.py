@@ -22,7 +22,7 @@ from sordino.penalties import Ridge
 from sordino.planner import choose, smoothing_for
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
-from sordino.train import PrivacyWarning, Trained, train
+from sordino.train import PrivacyWarning, Trained, public_count, train
 
 INTERCEPT = 0.4
 """The constant column beside features of joint norm 0.92: the intercept learns, the features lose little."""
@@ -57,11 +57,12 @@ def fit_linear(
     Records in files have their targets with them: `y` is None.
     """
     rows = Rows(settings.row_norm, INTERCEPT if settings.fit_intercept else 0.0)  # type: ignore[arg-type]
-    records, counted = _public_count(settings, X.shape[0])
+    relation = Relation(settings.relation)
+    records = public_count(settings.records, X.shape[0], relation)
     if records < 2:
         raise ValueError(f"n_samples={records}: a model of one record would be about that record; give more.")
     delta = 1 / records**2 if settings.delta is None else settings.delta
-    budget = Budget(settings.epsilon, delta, Relation(settings.relation))
+    budget = Budget(settings.epsilon, delta, relation)
     problem = Problem(
         records=records,
         features=X.shape[1] + rows.has_intercept,
@@ -69,6 +70,7 @@ def fit_linear(
         penalty=Ridge(settings.l2),
         domain=domain or Everywhere(),
     )
+    warn_of_earlier_releases(X)
     trained = train(
         problem,
         budget,
@@ -76,32 +78,11 @@ def fit_linear(
         linear_oracle(X, y, problem, rows, budget.relation),
         randomness_of(settings.random_state),
         rows=rows,
-        enforced=(f"rows with a norm above {rows.bound:g} are scaled down to it", *enforced),
-        assumed=(
-            f"the row bound {rows.bound:g}, the features and all settings were chosen without looking at the records",
-            counted,
-            *assumed,
-        ),
-        notes=earlier_releases(X),
+        enforced=enforced,
+        assumed=assumed,
     )
     coefficients, intercepts = rows.to_raw(trained.weights, loss.outputs)
     return coefficients, intercepts, trained
-
-
-def _public_count(settings: Settings, actual: int) -> tuple[int, str]:
-    if Relation(settings.relation) is Relation.REPLACE_ONE:
-        if settings.records not in (None, actual):
-            raise ValueError(
-                f"records is {settings.records}, but X has {actual} rows: under replace_one the number of records is "
-                "public and is counted; leave `records` out."
-            )
-        return actual, f"the number of records, {actual}, is public"
-    if settings.records is None:
-        raise ValueError(
-            "records is required with relation='add_remove', where the true number of records is private: give a "
-            "public stand-in of about the same size."
-        )
-    return settings.records, f"{settings.records} is a public stand-in for the number of records"
 
 
 def method_for(method: Any, problem: Problem, budget: Budget) -> Any:
@@ -145,18 +126,14 @@ def require_own_targets(y: Any) -> None:
         raise ValueError("records in files bring their targets along, and y was given too: leave it out.")
 
 
-def earlier_releases(X: Any) -> tuple[str, ...]:
+def warn_of_earlier_releases(X: Any) -> None:
+    """Never in the certificate: how often records were released before depends on the records."""
     count = count_release(X)
-    if count == 1:
-        return ()
-    sentence = (
-        f"This is release number {count} on these records in this process. Each has its own certificate, and what "
-        "they reveal adds up"
-    )
-    warnings.warn(
-        f"{sentence}: trying settings (GridSearchCV and the like) is not free. Choose them on public data, or with "
-        "PrivateSearch, whose guarantee covers the choice.",
-        PrivacyWarning,
-        stacklevel=4,
-    )
-    return (f"{sentence}.",)
+    if count > 1:
+        warnings.warn(
+            f"This is release number {count} on these records, or on some of them, in this session. Each has its own "
+            "certificate, and what they reveal adds up: trying settings (GridSearchCV and the like) is not free. "
+            "Choose them on public data, or with PrivateSearch, whose guarantee covers the choice.",
+            PrivacyWarning,
+            stacklevel=4,
+        )

@@ -22,6 +22,8 @@ from sordino.certificate import Certificate
 from sordino.estimators.classifiers import classes_of, codes_of
 from sordino.estimators.perceptron import Loss, Settings, cross_entropy, fit_perceptron, logistic, squared
 from sordino.hidden_layers import HiddenLayers
+from sordino.model_file import released_weights
+from sordino.sentences import TARGET_BOUND_PUBLIC, TARGETS_CLIPPED
 
 Array = NDArray[np.float64]
 Activation = Literal["tanh", "relu"]
@@ -44,9 +46,10 @@ class _PrivateNetwork(BaseEstimator):  # type: ignore[misc]
         assumed: tuple[str, ...] = (),
     ) -> None:
         settings = Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__})
-        self.coefs_, self.intercepts_, self.certificate_ = fit_perceptron(
+        self.coefs_, self.intercepts_, certificate = fit_perceptron(
             X, targets, outputs, loss, settings, enforced, assumed
         )
+        self.certificate_ = certificate.about(released_weights(self))
 
     def _outputs(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -217,8 +220,8 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
             targets,
             1,
             squared,
-            enforced=(f"targets are clipped to [-{unit:g}, {unit:g}]",),
-            assumed=(f"the target bound {unit:g} does not come from the records",),
+            enforced=(TARGETS_CLIPPED(target_bound=unit),),
+            assumed=(TARGET_BOUND_PUBLIC(target_bound=unit),),
         )
         return self
 

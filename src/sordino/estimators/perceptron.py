@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate
-from sordino.estimators.linear import earlier_releases, randomness_of
+from sordino.estimators.linear import randomness_of, warn_of_earlier_releases
 from sordino.hidden_layers import ACTIVATIONS, scaled
 from sordino.methods import DPSGD, DPAdam, DPRMSProp, RecursiveMomentum
 from sordino.oracle.rows import Rows
+from sordino.sentences import required
 from sordino.train import public_count
 
 Array = NDArray[np.float64]
@@ -54,9 +55,9 @@ def fit_perceptron(
     assumed: tuple[str, ...] = (),
 ) -> tuple[list[Array], list[Array], Certificate]:
     """Matrices (in x out) and constants of every layer, and the certificate."""
-    bound = Rows(settings.row_norm).bound  # type: ignore[arg-type]
+    rows = Rows(settings.row_norm)  # type: ignore[arg-type]
     relation = Relation(settings.relation)
-    records, _ = public_count(settings.records, len(X), relation)
+    records = public_count(settings.records, len(X), relation)
     if records < 2:
         raise ValueError(f"n_samples={records}: a model of one record would be about that record; give more.")
     budget = Budget(settings.epsilon, 1 / records**2 if settings.delta is None else settings.delta, relation)
@@ -69,7 +70,7 @@ def fit_perceptron(
         method = _named(method, settings.clip, settings.step_size, steps)
     randomness_of(settings.random_state)  # refuses what is no seed
     sizes = (X.shape[1], *_hidden(settings.hidden_layer_sizes), outputs)
-    notes = earlier_releases(X)
+    warn_of_earlier_releases(X)
 
     from sordino.oracle.torch import load_parameters, parameter_vector
     from sordino.torch import fit
@@ -79,7 +80,7 @@ def fit_perceptron(
     certificate = fit(
         model,
         loss,
-        (scaled(X, bound).astype(np.float32), targets),
+        (scaled(X, rows.bound).astype(np.float32), targets),
         method=method,
         budget=budget,
         epochs=settings.epochs,
@@ -88,12 +89,13 @@ def fit_perceptron(
         records=settings.records,
         random_state=None if settings.random_state is None else int(settings.random_state),
     ).certificate
-    known = f"the row bound {bound:g} and the features were chosen without looking at the records"
+    # what is said about the rows comes first, as everywhere
+    always = required(certificate.problem, budget, certificate.method, rows, certificate.epsilon)
     certificate = replace(
         certificate,
-        enforced=(f"rows with a norm above {bound:g} are scaled down to it", *enforced, *certificate.enforced),
-        assumed=(known, *assumed, *certificate.assumed),
-        notes=(*certificate.notes, *notes),
+        rows=rows,
+        enforced=(*always["enforced"], *enforced),
+        assumed=(*always["assumed"], *assumed),
     )
     return *_layers(parameter_vector(model), sizes), certificate
 

@@ -14,7 +14,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from sordino.domains import Ball, Domain
 from sordino.estimators.linear import Settings, fit_linear, require_own_targets
 from sordino.losses import EpsilonInsensitive, Huber, Loss, Pinball, Squared
+from sordino.model_file import released_weights
 from sordino.oracle.files.source import InUnits, Source
+from sordino.sentences import TARGET_BOUND_PUBLIC, TARGETS_CLIPPED
 from sordino.train import Trained
 
 
@@ -43,11 +45,11 @@ class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             loss,
             Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__}),
             domain,
-            enforced=(f"targets are clipped to [-{unit:g}, {unit:g}]",) if self.target_bound else (),
-            assumed=(f"the target bound {unit:g} does not come from the records",) if self.target_bound else (),
+            enforced=(TARGETS_CLIPPED(target_bound=unit),) if self.target_bound else (),
+            assumed=(TARGET_BOUND_PUBLIC(target_bound=unit),) if self.target_bound else (),
         )
         self.coef_, self.intercept_ = unit * coefficients.ravel(), unit * (float(intercepts[0]) + self._shift(trained))
-        self.certificate_, self.chosen_ = trained.certificate, trained.chosen
+        self.certificate_, self.chosen_ = trained.certificate.about(released_weights(self)), trained.chosen
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -1,36 +1,150 @@
-"""How often this process has trained on the same records.
+r"""How often records were trained on in this session, by this process and by those it started (joblib's workers).
 
-Only a warning depends on it, so a fingerprint of a few rows is enough. It is keyed with a secret that never leaves the
-process, so that it says nothing about the records to anyone.
+Only a warning depends on it. A release leaves the smallest fingerprints of its rows,
+
+    S(X) = the k smallest of { h(x) : x a row of X that occurs once },        h a keyed hash,
+
+a sample that depends on the rows and not on their order: where two sets of records share rows, the samples share those
+below both their largest elements. A copy, a shuffled one, a fold and a subset are so found alike.
+
+The key passes to child processes in the environment and is never written; what is on the disk, in a folder that the
+first process removes at its end, is encrypted with it.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
+import os
+import re
 import secrets
-from collections import Counter
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from numpy.typing import NDArray
 
-_secret = secrets.token_bytes(32)
-_seen: Counter[bytes] = Counter()
+_SESSION = "SORDINO_SESSION"
+_KEPT = 1024
+_SHARED = 0.05
+"""Which part of the comparable fingerprints must be the same, where rows seldom occur twice."""
 
-_ROWS = 256
+_CELLS = 1 << 17
+"""So many at a time: they stay in the cache."""
+
+Prints = NDArray[np.uint64]
+
+
+def _begin() -> None:
+    """At import, before a worker is started: whoever inherits the environment belongs to the session."""
+    if not re.fullmatch(r"[0-9a-f]{64}", os.environ.get(_SESSION, "")):
+        os.environ[_SESSION] = secrets.token_hex(32)
+        folder, owner = _folder(), os.getpid()
+        atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
 
 
 def count_release(X: Any) -> int:
-    """1 for records not met before, 2 the second time, and so on.
+    """1 for records of which none was met before, 2 the second time, and so on.
 
     By their features alone: another target, or the same in another code, is still a release on the same records.
     """
-    mark = hashlib.blake2b(key=_secret)
+    prints, repeated = _prints(X)
+    earlier = [_read(path) for path in _folder().glob("*.seen")]
+    _write(prints)
+    return 1 + sum(_overlap(prints, other) > max(_SHARED, repeated) for other in earlier)
+
+
+def _overlap(one: Prints, other: Prints) -> float:
+    """Which part of the smaller set's rows is in the other one too."""
+    # below both largest elements the samples are complete; a sample of fewer than k is complete everywhere
+    reach = min(prints[-1] if prints.size == _KEPT else np.uint64(2**64 - 1) for prints in (one, other))
+    one, other = one[one <= reach], other[other <= reach]
+    return np.intersect1d(one, other).size / max(1, min(one.size, other.size))
+
+
+def _prints(X: Any) -> tuple[Prints, float]:
+    """The sample, and which part of the rows occurs more than once: of other records' rows, so many are here too."""
     if hasattr(X, "identity"):
-        mark.update(X.identity)
-    else:
-        rows = np.linspace(0, X.shape[0] - 1, num=min(_ROWS, X.shape[0]), dtype=int)
-        sample = np.asarray(X[rows].todense() if hasattr(X, "todense") else X[rows])
-        for part in (np.array(X.shape), np.ascontiguousarray(sample, dtype=float)):
-            mark.update(part.tobytes())
-    _seen[mark.digest()] += 1
-    return _seen[mark.digest()]
+        mark = hashlib.blake2b(X.identity, key=_key(), digest_size=8).digest()
+        return np.frombuffer(mark, dtype=np.uint64), 0.0
+    hashes, counts = np.unique(_smallest(_hashes(X)), return_counts=True)
+    once = hashes[counts == 1]
+    # where no row occurs once, other records of the same kind have the same rows: how often they occur differs
+    if once.size == 0:
+        return np.sort(_mixed(hashes + counts.astype(np.uint64)))[:_KEPT], 0.5
+    return once[:_KEPT], float(1 - once.size / counts.sum())
+
+
+def _smallest(hashes: Prints) -> Prints:
+    """All copies of a row or none, and usually enough that occur once: to sort them all would take longer."""
+    some = 8 * _KEPT
+    if hashes.size <= some:
+        return hashes
+    few = hashes[hashes < np.partition(hashes, some)[some]]
+    return few if np.unique(few).size > some / 2 else hashes
+
+
+def _hashes(X: Any) -> Prints:
+    """sum_j a_j m(x_ij) modulo 2^64, mixed again: a_j is a column's secret number, m mixes the bits of a cell."""
+    seed = int.from_bytes(hashlib.blake2b(b"%d columns" % X.shape[1], key=_key()).digest(), "little")
+    a = np.random.default_rng(seed).integers(1, 2**64, size=X.shape[1], dtype=np.uint64, endpoint=False)
+    block = max(1, _CELLS // X.shape[1])
+    return np.concatenate([_some_hashes(X[first : first + block], a) for first in range(0, X.shape[0], block)])
+
+
+def _some_hashes(rows: Any, a: Prints) -> Prints:
+    if hasattr(rows, "tocsr"):
+        rows = rows.tocsr()
+        # + 0.0 makes minus zero zero, which a sparse row need not hold at all
+        cells = _mixed((np.asarray(rows.data, dtype=np.float64) + 0.0).view(np.uint64)) * a[rows.indices]
+        ends = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(cells, dtype=np.uint64)])[rows.indptr]
+        return _mixed(ends[1:] - ends[:-1])
+    cells = _mixed((np.asarray(rows, dtype=np.float64, order="C") + 0.0).view(np.uint64))
+    return _mixed(cells @ a)
+
+
+def _mixed(bits: Prints) -> Prints:
+    # round numbers have zeros for low bits: bring the high ones down first; zero stays zero
+    bits = bits ^ (bits >> np.uint64(32))
+    bits *= np.uint64(0x9E3779B97F4A7C15)
+    bits ^= bits >> np.uint64(29)
+    return bits
+
+
+def _key() -> bytes:
+    return bytes.fromhex(os.environ[_SESSION])
+
+
+def _folder() -> Path:
+    name = hashlib.blake2b(b"folder", key=_key(), digest_size=16).hexdigest()
+    return Path(tempfile.gettempdir()) / f"sordino-{name}"
+
+
+def _write(prints: Prints) -> None:
+    folder, nonce = _folder(), secrets.token_bytes(12)
+    sealed = AESGCM(_key()).encrypt(nonce, prints.tobytes(), None)
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        part = folder / f"{secrets.token_hex(8)}.part"
+        part.write_bytes(nonce + sealed)
+        part.rename(part.with_suffix(".seen"))
+    except OSError:
+        # a full disk takes a warning away, never a release
+        return
+
+
+@cache
+def _read(path: Path) -> Prints:
+    content = path.read_bytes()
+    try:
+        return np.frombuffer(AESGCM(_key()).decrypt(content[:12], content[12:], None), dtype=np.uint64)
+    except (InvalidTag, ValueError):
+        return np.empty(0, dtype=np.uint64)
+
+
+_begin()

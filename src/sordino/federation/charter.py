@@ -17,9 +17,9 @@ from typing import Any, Literal, get_args
 
 from sordino import outputs, wire
 from sordino.federation.credentials import common_name
-from sordino.federation.identity import Face, Identity
 from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.plan import FederationPlan
+from sordino.identity import Face, Identity
 from sordino.tabular.schema import Schema
 
 FORMAT = "sordino federation charter"

@@ -15,6 +15,7 @@ from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Poisson, Sampling
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
+from sordino.sentences import NOISE_OF_OWNERS
 
 if TYPE_CHECKING:
     from sordino.federation.agreement import Agreement
@@ -128,6 +129,6 @@ def take_part(agreement: Agreement, open_party: Callable[[], Party], start: Arra
         oracle.common_randomness(),
         plan.rows,
         assumed=plan.assumed,
-        notes=(f"The noise of {len(plan.owners)} owners is {plan.mode}.",),
+        notes=(NOISE_OF_OWNERS(owners=len(plan.owners), mode=plan.mode),),
         start=start,
     )

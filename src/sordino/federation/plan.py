@@ -20,6 +20,7 @@ from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.events import FixedSizeSampled, Gaussian, PoissonSampled, flatten
 from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem, Problem
+from sordino.sentences import COMMITTEE, DISTRIBUTED, JOINT, OUTSIDERS
 
 FORMAT = "sordino federation plan"
 VERSION = 1
@@ -146,19 +147,13 @@ class FederationPlan:
     @property
     def assumed(self) -> tuple[str, ...]:
         """For the certificate: on whose honesty the guarantee rests."""
-        m, t = len(self.owners), self.colluders
-        everybody_outside = (
-            f"the guarantee holds against everybody outside the federation only: each of the {m} owners knows its own "
-            "share of the noise and could take it off, and all of them add theirs"
-        )
-        sentence = {
-            "distributed": everybody_outside
-            if t == 0
-            else f"at most {t} of the {m} owners pool what they know; each of the others adds its noise",
-            "joint": f"at most {t} of the {m} owners pool what they know, and all of them follow the protocol",
-            "committee": f"at most one of the three servers pools what it knows with any of the {m} owners",
-        }[self.mode]
-        return (f"Federation {self.digest[:16]}: {sentence}.",)
+        facts = {"plan": self.digest[:16], "owners": len(self.owners)}
+        match self.mode:
+            case "committee":
+                return (COMMITTEE(**facts),)
+            case "joint":
+                return (JOINT(**facts, colluders=self.colluders),)
+        return (OUTSIDERS(**facts) if self.colluders == 0 else DISTRIBUTED(**facts, colluders=self.colluders),)
 
     def to_json(self) -> str:
         """Canonical: the same plan is the same text."""

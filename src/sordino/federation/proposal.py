@@ -9,9 +9,9 @@ from typing import Any
 
 from sordino.budget import Budget, Relation
 from sordino.federation.charter import Charter, Engine, Member, schema_digest
-from sordino.federation.identity import Face
 from sordino.federation.plan import FederationPlan, Owner
 from sordino.federation.trust import Mode
+from sordino.identity import Face
 from sordino.losses import Huber, Logistic, Loss, Softmax
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge

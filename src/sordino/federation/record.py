@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino import wire
-from sordino.federation.identity import Face, Identity
+from sordino.identity import Face, Identity
 from sordino.privacy.events import Composed, Event, from_json
 from sordino.privacy.journal import Journal, Writer
 

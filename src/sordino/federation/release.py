@@ -1,4 +1,4 @@
-"""The model file of a federation: the same for every owner, but for the time in its certificate."""
+"""The model file of a federation: the same for every owner, but for the time and the signature."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ class Fitted:
     certificate_: Certificate
 
 
-def save(seat: Seat, trained: Trained, out: Path) -> None:
-    """Weights for raw rows of the schema, with the certificate."""
+def save(seat: Seat, trained: Trained, out: Path) -> Certificate:
+    """Weights for raw rows of the schema, with the certificate, which this member signs."""
     plan, schema = seat.charter.plan, seat.charter.schema
     assert isinstance(plan.problem, Problem)
     assert plan.rows is not None
     coefficients, intercepts = plan.rows.to_raw(trained.weights, plan.problem.loss.outputs)
     classes = np.array(sorted(schema.target.classes)) if isinstance(schema.target, ClassTarget) else None
-    save_model(Fitted(coefficients, intercepts, classes, trained.certificate), out, schema)
+    about = trained.certificate.about({"coef": coefficients, "intercept": intercepts})
+    certificate = about.sign(seat.identity)
+    save_model(Fitted(coefficients, intercepts, classes, certificate), out, schema)
+    return certificate

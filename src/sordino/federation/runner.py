@@ -21,7 +21,6 @@ from sordino.federation.aggregation import Aggregation
 from sordino.federation.agreement import agree
 from sordino.federation.charter import Charter
 from sordino.federation.credentials import Credentials
-from sordino.federation.identity import CERTIFICATE, KEY, PEM
 from sordino.federation.lockstep import FederatedOracle, RecordedSum
 from sordino.federation.meeting import Refused, be_ready, meet, talk
 from sordino.federation.mesh import MemberLost
@@ -29,8 +28,10 @@ from sordino.federation.party import RecordHolder, Server
 from sordino.federation.pending import Pending
 from sordino.federation.record import Record, held
 from sordino.federation.seat import Seat
+from sordino.identity import CERTIFICATE, KEY, PEM
 from sordino.privacy.events import to_json
 from sordino.privacy.randomness import Randomness
+from sordino.sentences import COUNTS_PUBLIC, NO_STEP_TWICE, PLAN_OF_OWNERS, SCHEMA_PUBLIC, times
 from sordino.train import Trained, train
 
 _AUTHORITIES = "members.pem"
@@ -99,9 +100,6 @@ def _session(
             oracle,
             randomness,
             plan.rows,
-            enforced=()
-            if plan.rows is None
-            else (f"rows with a norm above {plan.rows.bound:g} are scaled down to it",),
             assumed=_said(charter),
             notes=_notes(charter, record),
             reference=record.story.reference,
@@ -170,22 +168,16 @@ def _said(charter: Charter) -> tuple[str, ...]:
     """What was taken as public on the members' word."""
     counts = ", ".join(f"{owner.name} {owner.records}" for owner in charter.plan.owners)
     return (
-        f"the schema and its bounds ({charter.plan.schema[:16]}) and all settings were chosen without looking at the "
-        "records",
-        f"the numbers of records are public: {counts}",
-        *(sentence.removesuffix(".") for sentence in charter.plan.assumed),
+        SCHEMA_PUBLIC(schema=charter.plan.schema[:16]),
+        COUNTS_PUBLIC(counts=counts),
+        *charter.plan.assumed,
     )
 
 
 def _notes(charter: Charter, record: Record) -> tuple[str, ...]:
     plan, again = charter.plan, record.story.sessions - 1
-    notes = [f"The noise of {len(plan.owners)} owners is {plan.mode}; plan {charter.digest}."]
-    if again:
-        notes.append(
-            f"The run was cut off and went on {again} time{'s' if again > 1 else ''}; no step was opened twice with "
-            "different noise."
-        )
-    return tuple(notes)
+    note = PLAN_OF_OWNERS(owners=len(plan.owners), mode=plan.mode, charter=charter.digest)
+    return (note, NO_STEP_TWICE(times=times(again))) if again else (note,)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 from sordino import outputs
 from sordino.federation import pending, record
 from sordino.federation.charter import Charter
-from sordino.federation.identity import CERTIFICATE, KEY, Identity
+from sordino.identity import CERTIFICATE, KEY, Identity
 
 PLAN, ACCEPTANCE = "plan.json", "acceptance.json"
 FILES = (PLAN, ACCEPTANCE, KEY, CERTIFICATE, record.FILE, record.LOCK, pending.FILE)

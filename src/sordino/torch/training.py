@@ -24,7 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from numpy.typing import NDArray
+from torch import bfloat16, nn, uint8
 from torch.utils.data import DataLoader
 
 from sordino import checkpoint as keeping
@@ -38,6 +39,7 @@ from sordino.penalties import Ridge
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem
+from sordino.sentences import FEWER_STEPS
 from sordino.torch.callbacks import Callback, Moment
 from sordino.train import PrivacyWarning, public_count, train
 
@@ -89,7 +91,7 @@ def fit(
     Inside `charged_to(ledger, name)` the run is charged to that data set.
     """
     data = _records(dataset)
-    n, counted = public_count(records, len(data[0] if isinstance(data, tuple) else data), budget.relation)
+    n = public_count(records, len(data[0] if isinstance(data, tuple) else data), budget.relation)
     problem = NetworkProblem(n, max(1, parameter_count(model)), describe(model, loss), Ridge(weight_decay))
     method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, n))
     oracle = TorchOracle(model, loss, data, problem, budget.relation)
@@ -101,17 +103,21 @@ def fit(
         method,
         oracle,
         _randomness(random_state, place),
-        enforced=("every record's gradient is clipped to the method's clip, and counts as zero where it is no number",),
-        assumed=(
-            "the architecture, the initial weights and all settings were chosen without looking at the records",
-            counted,
-        ),
         notes=notes,
         start=parameter_vector(model),
         keeper=keeper if callbacks or place else None,
     )
     load_parameters(model, trained.weights)
-    return Fitted(model, trained.certificate)
+    return Fitted(model, trained.certificate.about(weights_of(model)))
+
+
+def weights_of(model: nn.Module) -> dict[str, NDArray[Any]]:
+    """A model's state by its names, as its certificate is about it: `verify(certificate, weights_of(model))`.
+
+    A tensor of a kind that NumPy does not have is taken as its bytes.
+    """
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    return {name: (t.view(uint8) if t.dtype == bfloat16 else t).numpy() for name, t in tensors.items()}
 
 
 def describe(model: nn.Module, loss: Any) -> str:
@@ -192,10 +198,7 @@ def _within(budget: Budget, problem: NetworkProblem, method: Any) -> tuple[Any, 
             f"noise_multiplier is {method.noise_multiplier:g}: a single step would cost more than epsilon "
             f"{budget.epsilon:g} at delta {budget.delta:g}; leave it out, and the noise is what the budget needs."
         )
-    sentence = (
-        f"With the noise multiplier {method.noise_multiplier:g} the budget allows {low} of the {method.steps} steps "
-        "asked for, and so many are taken."
-    )
+    sentence = FEWER_STEPS(multiplier=method.noise_multiplier, steps=low, asked=method.steps)
     warnings.warn(sentence, PrivacyWarning, stacklevel=3)
     return replace(method, steps=low), (sentence,)
 

@@ -1,7 +1,8 @@
-"""Who a member is: one Ed25519 key, which opens its connections and signs what it accepts and records.
+"""Who somebody is: one Ed25519 key, which signs certificates of models, and opens a federation member's connections.
 
-The certificate is signed by the key itself. Members trust each other's because the plan they accepted holds them, word
-by word; there is no authority that could issue another one.
+The identity's own certificate is signed by the key itself; there is no authority that could issue another one. Members
+of a federation trust each other's because the plan they accepted holds them, word by word; whoever verifies a model
+compares the fingerprint with the one that its sender has made known.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from sordino.federation.credentials import common_name
 
 KEY, CERTIFICATE = "key.pem", "certificate.pem"
 PEM = outputs.Kind("a certificate in PEM form", rb"-----BEGIN CERTIFICATE-----")
-_CONTEXT = b"sordino federation 1\0"
+_CONTEXT = b"sordino 1\0"
 
 
 @dataclass(frozen=True)
 class Face:
-    """What the others know of a member: its certificate."""
+    """What the others know of somebody: the certificate."""
 
     pem: str
 
@@ -39,7 +40,7 @@ class Face:
         except ValueError:
             raise ValueError("this is not a certificate in PEM form: send certificate.pem as it was written.") from None
         if not isinstance(certificate.public_key(), Ed25519PublicKey):
-            raise ValueError("this certificate has no Ed25519 key: make one with sordino federation identity.")
+            raise ValueError("this certificate has no Ed25519 key: make one with sordino identity.")
 
     @cached_property
     def certificate(self) -> x509.Certificate:
@@ -51,8 +52,18 @@ class Face:
         return self.certificate.fingerprint(hashes.SHA256()).hex()
 
     @property
+    def name(self) -> str:
+        """What it calls itself, in letters that a terminal shows as they are."""
+        named = self.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return ascii(str(named[0].value))[1:-1] if named else "somebody without a name"
+
+    @property
     def names(self) -> tuple[str, ...]:
-        extension = self.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        """Its places in a federation."""
+        try:
+            extension = self.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        except x509.ExtensionNotFound:
+            return ()
         return tuple(extension.value.get_values_for_type(x509.DNSName))
 
     @property
@@ -63,7 +74,7 @@ class Face:
         return self.certificate.not_valid_before_utc <= moment <= self.expires
 
     def signed(self, purpose: str, content: bytes, signature: str) -> bool:
-        """Whether this member signed `content` for `purpose`."""
+        """Whether this key signed `content` for `purpose`."""
         key = self.certificate.public_key()
         assert isinstance(key, Ed25519PublicKey)
         try:
@@ -75,16 +86,18 @@ class Face:
 
 @dataclass(frozen=True)
 class Identity:
-    """A member's own side: the folder with its key and certificate."""
+    """One's own side: the folder with the key and the certificate."""
 
     folder: Path
     key: Ed25519PrivateKey
     face: Face
 
     @staticmethod
-    def create(folder: Path, name: str, number: int, days: int = 365) -> Identity:
-        """A new key and certificate for the owner that is `number` in the list, counted from 1."""
-        if number < 1:
+    def create(folder: Path, name: str, number: int | None = None, days: int = 365) -> Identity:
+        """A new key and certificate; in a federation, for the member that is `number` in the list, counted from 1."""
+        if not 1 <= len(name) <= 64:
+            raise ValueError(f"the name has {len(name)} letters: a certificate holds one of 1 to 64.")
+        if number is not None and number < 1:
             raise ValueError(f"number is {number}: members are counted from 1, in the order of the list they agree on.")
         if days < 1:
             raise ValueError(f"days is {days}: a certificate is valid for at least one day.")
@@ -94,7 +107,7 @@ class Identity:
                 f"{folder / KEY} exists already, and a key that is lost cannot be replaced: use another folder."
             )
         key = Ed25519PrivateKey.generate()
-        face = Face(_self_signed(key, name, number - 1, days))
+        face = Face(_self_signed(key, name, number, days))
         content = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -109,17 +122,17 @@ class Identity:
     def load(folder: Path) -> Identity:
         path = folder / KEY
         if not path.is_file():
-            raise FileNotFoundError(f"{path} does not exist: sordino federation identity makes a key and certificate.")
+            raise FileNotFoundError(f"{path} does not exist: sordino identity makes a key and certificate.")
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
             raise PermissionError(
-                f"{path} can be read by others (mode {mode:o}): whoever has the key can take this owner's place. "
+                f"{path} can be read by others (mode {mode:o}): whoever has the key can sign in its owner's place. "
                 f"Run chmod 600 {path}, and make a new identity if somebody else had access."
             )
         try:
             key = serialization.load_pem_private_key(path.read_bytes(), None)
         except (ValueError, TypeError):
-            raise ValueError(f"{path} is not a private key as sordino federation identity writes it.") from None
+            raise ValueError(f"{path} is not a private key as sordino identity writes it.") from None
         if not isinstance(key, Ed25519PrivateKey):
             raise ValueError(f"{path} holds another kind of key: an Ed25519 key is needed.")
         face = Face((folder / CERTIFICATE).read_text())
@@ -136,7 +149,7 @@ def _message(purpose: str, content: bytes) -> bytes:
     return _CONTEXT + purpose.encode() + b"\0" + content
 
 
-def _self_signed(key: Ed25519PrivateKey, name: str, member: int, days: int) -> str:
+def _self_signed(key: Ed25519PrivateKey, name: str, number: int | None, days: int) -> str:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
     usage = x509.KeyUsage(
@@ -150,7 +163,7 @@ def _self_signed(key: Ed25519PrivateKey, name: str, member: int, days: int) -> s
         encipher_only=False,
         decipher_only=False,
     )
-    certificate = (
+    builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(subject)
@@ -159,12 +172,14 @@ def _self_signed(key: Ed25519PrivateKey, name: str, member: int, days: int) -> s
         # clocks differ
         .not_valid_before(now - timedelta(minutes=5))
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(common_name(member))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
         )
-        .sign(key, None)
     )
+    if number is not None:
+        place = x509.SubjectAlternativeName([x509.DNSName(common_name(number - 1))])
+        builder = builder.add_extension(place, critical=False)
+    certificate = builder.sign(key, None)
     return certificate.public_bytes(serialization.Encoding.PEM).decode()

@@ -1,0 +1,176 @@
+"""Every sentence that a certificate may hold, in one place: `verify` knows them all and accepts no other.
+
+What follows from the public facts stands in every certificate (`required`). The others depend on how the run was called
+(`OPTIONAL`); a name in a template stands for the same value wherever it occurs in a certificate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from string import Formatter
+from typing import Any
+
+from sordino.budget import Budget, Relation
+from sordino.oracle.rows import Rows
+from sordino.problem import NetworkProblem, Problem
+
+_NUMBERS = {"g": r"[0-9.e+-]{1,30}", "d": r"[0-9]{1,16}"}
+_WORDS = {
+    "plan": r"[0-9a-f]{16}",
+    "charter": r"[0-9a-f]{64}",
+    "schema": r"[0-9a-f]{0,16}",
+    "mode": "distributed|committee|joint",
+    "times": r"1 time|[0-9]{1,6} times",
+    "counts": r".{1,10000}",
+    "names": r"[A-Za-z0-9_, ]{1,2000}",
+}
+"""What may stand where a template has {name:g}, {name:d} and {name}."""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    template: str
+
+    def __call__(self, **values: object) -> str:
+        return self.template.format(**values)
+
+    def read(self, text: str) -> dict[str, str] | None:
+        """What stands in the places of the template, or None if this is another sentence."""
+        found = self._pattern.fullmatch(text)
+        return None if found is None else found.groupdict()
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        pattern, met = "", set()
+        for literal, name, kind, _ in Formatter().parse(self.template):
+            pattern += re.escape(literal)
+            if name:
+                content = _NUMBERS[kind] if kind else _WORDS[name]
+                pattern += f"(?P={name})" if name in met else f"(?P<{name}>{content})"
+                met.add(name)
+        return re.compile(pattern)
+
+
+ROWS_SCALED = Sentence("rows with a norm above {row_bound:g} are scaled down to it")
+GRADIENTS_CLIPPED = Sentence(
+    "every record's gradient is clipped to the method's clip, and counts as zero where it is no number"
+)
+TARGETS_CLIPPED = Sentence("targets are clipped to [-{target_bound:g}, {target_bound:g}]")
+
+SETTINGS_PUBLIC = Sentence("the features and all settings were chosen without looking at the records")
+ROW_BOUND_PUBLIC = Sentence("the row bound {row_bound:g} does not come from the records")
+NETWORK_PUBLIC = Sentence(
+    "the architecture, the initial weights and all settings were chosen without looking at the records"
+)
+COUNT_PUBLIC = Sentence("the number of records, {records:d}, is public")
+COUNT_STANDS_IN = Sentence("{records:d} is a public stand-in for the number of records")
+TARGET_BOUND_PUBLIC = Sentence("the target bound {target_bound:g} does not come from the records")
+CLASSES_GIVEN = Sentence("the class labels were given")
+CLASSES_READ = Sentence("the class labels were read from the records and are taken to be public")
+STEPS_PUBLIC = Sentence(
+    "the steps before the model were fitted to public data, or work on each record by itself: {names}"
+)
+SCHEMA_PUBLIC = Sentence("the schema and its bounds ({schema}) were chosen without looking at the records")
+COUNTS_PUBLIC = Sentence("the numbers of records are public: {counts}")
+OUTSIDERS = Sentence(
+    "Federation {plan}: the guarantee holds against everybody outside the federation only: each of the {owners:d} "
+    "owners knows its own share of the noise and could take it off, and all of them add theirs"
+)
+DISTRIBUTED = Sentence(
+    "Federation {plan}: at most {colluders:d} of the {owners:d} owners pool what they know; each of the others adds "
+    "its noise"
+)
+JOINT = Sentence(
+    "Federation {plan}: at most {colluders:d} of the {owners:d} owners pool what they know, and all of them follow the "
+    "protocol"
+)
+COMMITTEE = Sentence(
+    "Federation {plan}: at most one of the three servers pools what it knows with any of the {owners:d} owners"
+)
+
+MORE_NOISE = Sentence(
+    "The printed constants aim at epsilon {aim:g}; they truly give {earned:g}, more noise than needed."
+)
+FALSE_CLAIM = Sentence(
+    "The printed constants aim at epsilon {aim:g}; they truly give {earned:g}, which is not the guarantee claimed."
+)
+FEWER_STEPS = Sentence(
+    "With the noise multiplier {multiplier:g} the budget allows {steps:d} of the {asked:d} steps asked for, and so "
+    "many are taken."
+)
+WENT_ON = Sentence("The run was interrupted and went on {times}.")
+STEPS_LOST = Sentence(
+    "The run was interrupted and went on {times}. {lost:d} of the planned {steps:d} steps had been seen and were lost: "
+    "they count, and the run ended at step {last:d}."
+)
+NOISE_OF_OWNERS = Sentence("The noise of {owners:d} owners is {mode}.")
+PLAN_OF_OWNERS = Sentence("The noise of {owners:d} owners is {mode}; plan {charter}.")
+NO_STEP_TWICE = Sentence("The run was cut off and went on {times}; no step was opened twice with different noise.")
+
+
+def times(count: int) -> str:
+    return "1 time" if count == 1 else f"{count} times"
+
+
+OPTIONAL = {
+    "enforced": (TARGETS_CLIPPED,),
+    "assumed": (
+        CLASSES_GIVEN,
+        CLASSES_READ,
+        TARGET_BOUND_PUBLIC,
+        STEPS_PUBLIC,
+        SCHEMA_PUBLIC,
+        COUNTS_PUBLIC,
+        OUTSIDERS,
+        DISTRIBUTED,
+        JOINT,
+        COMMITTEE,
+    ),
+    "notes": (WENT_ON, STEPS_LOST, FEWER_STEPS, NOISE_OF_OWNERS, PLAN_OF_OWNERS, NO_STEP_TWICE),
+}
+"""What depends on how the run was called. Some of them follow the required ones, in this order."""
+
+
+def required(
+    problem: Problem | NetworkProblem, budget: Budget, method: Any, rows: Rows | None, earned: float
+) -> dict[str, tuple[str, ...]]:
+    """What every certificate of these public facts says; `earned` is the epsilon of its event."""
+    network = isinstance(problem, NetworkProblem)
+    replaced = budget.relation is Relation.REPLACE_ONE
+    scaled = () if rows is None else (ROWS_SCALED(row_bound=rows.bound),)
+    bound = () if rows is None else (ROW_BOUND_PUBLIC(row_bound=rows.bound),)
+    remark = FALSE_CLAIM if earned > budget.epsilon else MORE_NOISE
+    return {
+        "enforced": (*scaled, *((GRADIENTS_CLIPPED(),) if network else ())),
+        "assumed": (
+            *bound,
+            (NETWORK_PUBLIC if network else SETTINGS_PUBLIC)(),
+            (COUNT_PUBLIC if replaced else COUNT_STANDS_IN)(records=problem.records),
+        ),
+        "notes": (remark(aim=budget.epsilon, earned=earned),) if method.calibration == "paper" else (),
+    }
+
+
+def consistent(
+    said: Mapping[str, tuple[str, ...]], needed: Mapping[str, tuple[str, ...]], facts: Mapping[str, str]
+) -> bool:
+    """Whether a certificate could say all this: what is needed, then known sentences whose values agree.
+
+    `facts` are values that the sentences must not contradict, by the names that templates have for them.
+    """
+    values, met = dict(facts), set()
+    for place, known in OPTIONAL.items():
+        first, rest = said[place][: len(needed[place])], said[place][len(needed[place]) :]
+        if first != needed[place]:
+            return False
+        kinds = iter(known)
+        for text in rest:
+            # the iterator goes on where it stopped: each kind once, in their order
+            found = next(((kind, read) for kind in kinds if (read := kind.read(text)) is not None), None)
+            if found is None or any(values.setdefault(name, value) != value for name, value in found[1].items()):
+                return False
+            met.add(found[0])
+    return (TARGETS_CLIPPED in met) == (TARGET_BOUND_PUBLIC in met) and not {CLASSES_GIVEN, CLASSES_READ} <= met

@@ -1,0 +1,136 @@
+"""Whoever trains on records twice is warned, whatever became of their order and number; the certificate never tells."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+from sordino import NoisyGradientDescent, PrivacyWarning, PrivateHuberRegressor, PrivateLogisticRegression
+from sordino.estimators import releases
+
+FEW = NoisyGradientDescent(steps=2)
+
+
+@pytest.fixture
+def records():
+    X = np.random.default_rng().uniform(-1, 1, size=(600, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def logistic(**settings):
+    return PrivateLogisticRegression(**{"epsilon": 1.0, "row_norm": 2.0, "classes": [0, 1], "method": FEW, **settings})
+
+
+def numbers(go):
+    """The numbers of the releases that somebody was warned of."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        go()
+    said = [str(w.message) for w in seen if issubclass(w.category, PrivacyWarning)]
+    return [int(text.split("release number ")[1].split()[0]) for text in said if "release number" in text]
+
+
+def test_the_first_release_is_nothing_to_warn_of(records):
+    assert numbers(lambda: logistic().fit(*records)) == []
+
+
+SHUFFLED = np.random.default_rng(1).permutation(600)
+AGAIN = {
+    "the same": lambda X, y: (X, y),
+    "shuffled": lambda X, y: (X[SHUFFLED], y[SHUFFLED]),
+    "without one record": lambda X, y: (X[1:], y[1:]),
+    "one record changed": lambda X, y: (np.vstack([X[:-1], 1e-9 + X[-1:]]), y),
+    "a tenth": lambda X, y: (X[SHUFFLED[:60]], y[SHUFFLED[:60]]),
+    "among others": lambda X, y: (np.vstack([X, np.cos(9 * X)]), np.tile(y, 2)),
+    "as floats of half the size": lambda X, y: (X.astype(np.float32).astype(np.float64).astype(np.float32), y),
+    "sparse": lambda X, y: (sparse.csr_array(X), y),
+    "other labels": lambda X, y: (X, 1 - y),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_the_second_is_known_by_its_rows(records, name):
+    X, y = records
+    if name == "as floats of half the size":
+        X = X.astype(np.float32).astype(np.float64)
+    first = logistic().fit(X, y).certificate_
+    fitted = []
+    assert numbers(lambda: fitted.append(logistic().fit(*AGAIN[name](X, y)))) == [2]
+    assert first.notes == fitted[0].certificate_.notes == ()
+
+
+def test_another_estimator_on_the_same_records_is_a_release_too(records):
+    X, y = records
+    logistic().fit(X, y)
+    other = PrivateHuberRegressor(epsilon=1.0, row_norm=2.0, target_bound=1.0, method=FEW)
+    assert numbers(lambda: other.fit(X, X[:, 1])) == [2]
+
+
+def test_other_records_are_not_taken_for_these(records):
+    """Also where rows of few values occur often, and disjoint parts of a table look alike."""
+    X, y = records
+    logistic().fit(X, y)
+    assert numbers(lambda: logistic().fit(np.sin(7 * X), y)) == []
+    rng = np.random.default_rng()
+    answers = rng.integers(0, 2, size=(4000, 13)).astype(float)
+    half, label = answers[:2000], np.tile([0, 1], 1000)
+    logistic().fit(half, label)
+    assert numbers(lambda: logistic().fit(answers[2000:], label)) == []
+    assert numbers(lambda: logistic().fit(half[::-1], label)) == [2]
+    coins = rng.integers(0, 2, size=(4000, 3)).astype(float)
+    logistic().fit(coins[:2000], label)
+    assert numbers(lambda: logistic().fit(coins[2000:], label)) == []
+    assert numbers(lambda: logistic().fit(coins[1999::-1], label)) == [2]
+
+
+def test_the_ordinary_routes(records):
+    X, y = records
+    # five overlapping folds: the second and all after it
+    assert numbers(lambda: cross_val_score(logistic(), X, y, cv=5)) == [2, 3, 4, 5]
+    assert len(numbers(lambda: CalibratedClassifierCV(logistic(), cv=3).fit(X, y))) == 3
+    search = GridSearchCV(logistic(), {"l2": [0.0, 0.1]}, cv=2)
+    assert len(numbers(lambda: search.fit(X, y))) == 5
+
+
+def test_two_disjoint_folds_are_one_release_each(records):
+    assert numbers(lambda: cross_val_score(logistic(), *records, cv=2)) == []
+
+
+def test_releases_in_workers_count(records):
+    X, y = records
+    search = GridSearchCV(logistic(), {"l2": [0.0, 0.1]}, cv=2, n_jobs=2)
+    # four in the workers, which warn on their own standard error; the refit is here
+    assert numbers(lambda: search.fit(X, y)) == [5]
+
+
+def test_nothing_readable_is_on_the_disk_and_nothing_stays(records):
+    X, y = records
+    logistic().fit(X, y)
+    prints, _ = releases._prints(X)
+    written = b"".join(path.read_bytes() for path in releases._folder().iterdir())
+    assert prints.size == 600
+    assert not any(value.tobytes() in written for value in prints)
+    program = (
+        "import os\nos.environ.pop('SORDINO_SESSION', None)\nfrom sordino.estimators import releases\n"
+        "import numpy as np\nreleases.count_release(np.eye(5))\n"
+        "assert len(list(releases._folder().iterdir())) == 1\nprint(releases._folder())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    folder = releases.Path(done.stdout.strip())
+    assert folder.name.startswith("sordino-")
+    assert not folder.exists()
+
+
+def test_a_disk_that_is_full_takes_no_release_away(records, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(releases.Path, "mkdir", full)
+    assert logistic().fit(*records).coef_.shape == (1, 3)
