@@ -5,6 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from sordino.budget import Budget, Relation
+from sordino.privacy.events import GaussianDP
+from sordino.privacy.ledger import Ledger, whoami
+
 METHOD = ("--method", "noisy-gradient-descent")
 
 
@@ -34,3 +40,74 @@ def test_what_is_refused(folder: Path, tmp_path: Path, sordino: Any) -> None:
     assert "go together" in sordino("fit", folder / "people.csv", *options).errors
     assert "does not exist" in sordino("ledger", "show", tmp_path / "none").errors
     assert not model.exists()
+
+
+@pytest.fixture
+def cut_off(tmp_path: Path) -> Path:
+    """A ledger with a reservation that a crash left open."""
+    path = tmp_path / "ledger"
+    ledger = Ledger(path)
+    ledger.open("people", Budget(2.0, 1e-6))
+    ledger.reserve("people", GaussianDP(0.1), Relation.REPLACE_ONE, "first model")
+    return path
+
+
+def test_a_reservation_is_explained(cut_off: Path, sordino: Any) -> None:
+    shown = sordino("ledger", "show", cut_off, "--number", 0).text
+    entry = Ledger(cut_off).entries("people")[0]
+    for part in (
+        "first model",
+        entry.by,
+        entry.reference,
+        entry.created,
+        "GaussianDP",
+        "It counts",
+        "--as spent|unused",
+    ):
+        assert part in shown
+    assert "no reservation 1" in sordino("ledger", "show", cut_off, "--number", 1).errors
+
+
+@pytest.mark.parametrize("verdict", ["spent", "unused"])
+def test_settled_by_hand(cut_off: Path, sordino: Any, verdict: str) -> None:
+    settle = ("ledger", "settle", cut_off, 0, "--as", verdict, "--why", "the power failed")
+    told = sordino(*settle, "--who", "Ada")
+    assert told.code == 0
+    assert f"Reservation 0 of people is {verdict}" in told.text
+    for shown in (sordino("ledger", "show", cut_off).text, sordino("ledger", "show", cut_off, "--number", 0).text):
+        assert "Ada" in shown
+        assert "power" in shown
+    assert (Ledger(cut_off).spent("people") is None) == (verdict == "unused")
+    again = sordino(*settle)
+    assert (again.code, "already" in again.errors) == (2, True)
+
+
+def test_a_name_is_written_down_even_if_none_is_given(cut_off: Path, sordino: Any) -> None:
+    assert sordino("ledger", "settle", cut_off, 0, "--as", "spent", "--why", "its model was used").code == 0
+    assert Ledger(cut_off).entries("people")[0].settled[0].who == whoami()
+    assert sordino("ledger", "settle", cut_off, 0, "--as", "spent", "--why", " ").code == 2
+
+
+def test_a_head_kept_elsewhere(cut_off: Path, tmp_path: Path, sordino: Any, monkeypatch: Any) -> None:
+    head = sordino("ledger", "head", cut_off).text.strip()
+    assert head == Ledger(cut_off).head()
+    sordino("ledger", "settle", cut_off, 0, "--as", "spent", "--why", "its model was used")
+    checked = sordino("ledger", "check", cut_off, "--head", head)
+    assert (checked.code, "1 reservation." in checked.text) == (0, True)
+    lines = cut_off.read_bytes().splitlines(keepends=True)
+    cut_off.write_bytes(b"".join(lines[:2]))
+    for command in (("check", cut_off), ("show", cut_off), ("head", cut_off)):
+        assert "emptied, cut or exchanged" in sordino("ledger", *command).errors
+    # and where the state kept apart is lost too
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    assert sordino("ledger", "check", cut_off).code == 0
+    for lost in (head, ""):
+        checked = sordino("ledger", "check", cut_off, "--head", lost)
+        assert (checked.code, "does NOT hold" in checked.errors) == (1, True)
+
+
+def test_a_ledger_that_was_removed_is_not_called_new(cut_off: Path, sordino: Any) -> None:
+    cut_off.unlink()
+    assert "emptied, cut or exchanged" in sordino("ledger", "show", cut_off).errors
+    opened = sordino("ledger", "open", cut_off, "people", "--epsilon", 2, "--delta", 1e-6)
+    assert (opened.code, "emptied, cut or exchanged" in opened.errors) == (2, True)

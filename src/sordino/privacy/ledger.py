@@ -229,6 +229,10 @@ class Ledger:
         book.cap(dataset)
         return tuple(book.of(dataset))
 
+    def entry(self, number: int) -> Entry:
+        """One reservation, by its number."""
+        return self._book().entry(number)
+
     def datasets(self) -> dict[str, Budget]:
         """Every open data set and its cap."""
         return self._book().caps
@@ -248,8 +252,7 @@ class Ledger:
         with self._journal.writing() as writer:
             entry = _Book.read(writer.entries[1:]).entry(number)
             # a run that ends has spent, whatever somebody took it for meanwhile
-            final = entry.state is State.SPENT or (by_hand and entry.state is State.UNUSED)
-            if final:
+            if entry.state is State.SPENT or (by_hand and entry.state is State.UNUSED):
                 raise ValueError(f"reservation {number} is {entry.state} already: it can be settled once.")
             plain = {"state": settlement.state.value, "who": settlement.who, "why": settlement.why}
             writer.append({"kind": "settle", "number": number, "created": settlement.created, **plain})

@@ -6,16 +6,19 @@ import os
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
 import few_steps
 import stored
 from sordino.files import Arrays, Table
+from sordino.losses import Logistic
 from sordino.methods import NoisyGradientDescent
 from sordino.oracle import linear_oracle
 from sordino.oracle.files.partition import Partition
 from sordino.oracle.files.source import InUnits, Labels
+from sordino.problem import Problem
 
 SECRET = "4711"
 
@@ -179,6 +182,33 @@ def test_a_file_that_changes_while_it_is_read(tmp_path, form):
 
     with pytest.raises(RuntimeError, match="was changed since it was opened"):
         halved()
+
+
+HOLES = {
+    "a null in one column": lambda a: {"a": a, "b": pa.array([None, *a[1:]])},
+    "a null in every column": lambda a: {"a": pa.array([None, *a[1:]]), "b": pa.array([*a[:-1], None])},
+    "a null among whole numbers": lambda a: {"a": a, "b": pa.array([None, *range(1, len(a))])},
+    "single beside double precision": lambda a: {"a": a, "b": a.astype(np.float32)},
+    "nothing but nulls": lambda a: {"a": a, "b": pa.array([None] * len(a), pa.float64())},
+}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("name", HOLES)
+def test_columns_with_and_without_nulls_side_by_side_count_as_in_memory(tmp_path, name, suffix):
+    """A missing cell raises nothing, which would tell of it: its record counts as one that is not a number does."""
+    rng = np.random.default_rng(0)
+    y = rng.choice([-1.0, 1.0], 30)
+    table = pa.table({**HOLES[name](rng.uniform(-1, 1, 30)), "y": y})
+    if suffix == "parquet":
+        pq.write_table(table, tmp_path / "t.parquet", row_group_size=7)
+    else:
+        pa.feather.write_feather(table, tmp_path / "t.arrow", compression="uncompressed", chunksize=7)
+    X = np.column_stack([np.array(table[c].to_pylist(), dtype=float) for c in ("a", "b")])
+    problem = Problem(30, 3, Logistic())
+    at = np.array([0.3, -0.2, 0.1])
+    found = linear_oracle(Table(tmp_path / f"t.{suffix}", "y"), None, problem, few_steps.ROWS).gradient(at)
+    np.testing.assert_allclose(found, linear_oracle(X, y, problem, few_steps.ROWS).gradient(at), rtol=1e-12)
 
 
 def test_missing_numbers_are_not_numbers(tmp_path):
