@@ -72,7 +72,10 @@ def bounded_row(x, rows):
 
 
 def usable(loss, y):
-    return math.isfinite(y) and (loss.outputs == 1 or y in range(loss.outputs))
+    """A finite number; a class's number; a label, as the loss's docstring says."""
+    if loss.outputs > 1:
+        return y in range(loss.outputs)
+    return y in (-1, 1) if "{-1, +1}" in getattr(loss, "base", loss).__doc__ else math.isfinite(y)
 
 
 def gradient(x, y, rows, loss, w, clip):

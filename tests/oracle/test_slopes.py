@@ -69,7 +69,7 @@ import numpy as np
 from dataclasses import dataclass
 from sordino import losses
 from sordino.losses.elementary import exp, log1p, sign
-from sordino.losses.scalar import Scalar
+from sordino.losses.scalar import Scalar, numbers
 
 # step 1: the formulas, written once
 @dataclass(frozen=True)
@@ -89,6 +89,9 @@ class LogCosh(Scalar):
     @property
     def at_zero(self):
         return float(self.phi(0.0, self.target_bound, self.width))
+
+    def admit(self, y):
+        return self.within(numbers(y))
 
     @staticmethod
     def phi(a, y, h):

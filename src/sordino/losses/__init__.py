@@ -6,6 +6,8 @@ Every class states its formula and the constants that decide the noise, for rows
     smoothness(R)      bound on |Hessian l|, infinite for a loss with a kink
     trace(R)           bound on the Hessian's trace: what isotropic noise in w costs, twice over
     at_zero            bound on l(0; x, y), the value at w = 0
+    admit(y)           which targets they hold for: labels -1 and +1, a class's number, a finite number (clipped where
+                       there is a bound); not a number for any other, and then the record counts for nothing
 
 The bounds hold for every possible record, so they may be printed. None of them is ever measured.
 """

@@ -13,7 +13,7 @@ import numpy as np
 
 from sordino.losses.elementary import Formula, Number, clip, maximum, sign, where
 from sordino.losses.protocol import Array, Step
-from sordino.losses.scalar import Scalar, positive_or_infinite
+from sordino.losses.scalar import Scalar, labels, numbers, positive_or_infinite
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,9 @@ class Hinge(Kinked):
     def at_zero(self) -> float:
         return 1.0
 
+    def admit(self, y: Array) -> Array:
+        return labels(y)
+
     @staticmethod
     def phi(a: Number, y: Number) -> Number:
         return maximum(0.0, 1.0 - y * a)
@@ -77,6 +80,9 @@ class Absolute(Kinked):
     @property
     def at_zero(self) -> float:
         return self.target_bound
+
+    def admit(self, y: Array) -> Array:
+        return self.within(numbers(y))
 
     @staticmethod
     def phi(a: Number, y: Number) -> Number:
@@ -117,6 +123,9 @@ class Pinball(Kinked):
     def at_zero(self) -> float:
         return self.slope_bound * self.target_bound
 
+    def admit(self, y: Array) -> Array:
+        return self.within(numbers(y))
+
     @staticmethod
     def phi(a: Number, y: Number, tau: float) -> Number:
         r = a - y
@@ -149,6 +158,9 @@ class EpsilonInsensitive(Kinked):
     @property
     def at_zero(self) -> float:
         return max(0.0, self.target_bound - self.tolerance)
+
+    def admit(self, y: Array) -> Array:
+        return self.within(numbers(y))
 
     @staticmethod
     def phi(a: Number, y: Number, e: float) -> Number:

@@ -22,6 +22,7 @@ import numpy as np
 
 from sordino.losses.elementary import Formula, Number
 from sordino.losses.kinked import Kinked
+from sordino.losses.protocol import Array
 from sordino.losses.scalar import Scalar, positive
 
 
@@ -74,6 +75,9 @@ class MoreauSmoothed(Scalar):
         # the envelope grows with the distance to the target, which is -Y or Y at worst, or a label
         Y = getattr(self.base, "target_bound", 1.0)
         return math.inf if math.isinf(Y) else float(self.value(np.zeros(2), np.array([-Y, Y])).max())
+
+    def admit(self, y: Array) -> Array:
+        return self.base.admit(y)
 
     def phi(self, a: Number, y: Number, *settings: float) -> Number:
         return envelope(self.base.phi, self.base.pull)[0](a, y, *settings)

@@ -37,6 +37,9 @@ class Scalar(ABC):
     @abstractmethod
     def at_zero(self) -> float: ...
 
+    @abstractmethod
+    def admit(self, y: Array) -> Array: ...
+
     @property
     def slope_bound(self) -> float:
         return 1.0
@@ -72,6 +75,16 @@ class Scalar(ABC):
         """Targets clipped to the bound, where the loss has one."""
         bound = getattr(self, "target_bound", math.inf)
         return y if math.isinf(bound) else np.clip(y, -bound, bound)
+
+
+def labels(y: Array) -> Array:
+    """-1 and +1, and nothing else."""
+    return np.where(np.abs(y) == 1, y, np.nan)
+
+
+def numbers(y: Array) -> Array:
+    """Whatever is finite."""
+    return np.where(np.isfinite(y), y, np.nan)
 
 
 def positive(name: str, value: float) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sordino.losses.elementary import Number, clip, exp, log1p, maximum, where
-from sordino.losses.scalar import Scalar, positive, positive_or_infinite
+from sordino.losses.protocol import Array
+from sordino.losses.scalar import Scalar, labels, numbers, positive, positive_or_infinite
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class Logistic(Scalar):
     @property
     def at_zero(self) -> float:
         return math.log(2)
+
+    def admit(self, y: Array) -> Array:
+        return labels(y)
 
     @staticmethod
     def phi(a: Number, y: Number) -> Number:
@@ -64,6 +68,9 @@ class Squared(Scalar):
     @property
     def at_zero(self) -> float:
         return self.target_bound**2 / 2
+
+    def admit(self, y: Array) -> Array:
+        return self.within(numbers(y))
 
     def lipschitz(self, row_norm: float, radius: float) -> float:
         return row_norm * (row_norm * radius + self.target_bound)
@@ -111,6 +118,9 @@ class Huber(Scalar):
         k, Y = self.threshold, self.target_bound
         return Y**2 / 2 if k >= Y else k * Y - k**2 / 2
 
+    def admit(self, y: Array) -> Array:
+        return self.within(numbers(y))
+
     @staticmethod
     def phi(a: Number, y: Number, k: float) -> Number:
         r = abs(a - y)
@@ -145,6 +155,9 @@ class HuberisedHinge(Scalar):
     @property
     def at_zero(self) -> float:
         return float(self.phi(0.0, 1.0, self.width))
+
+    def admit(self, y: Array) -> Array:
+        return labels(y)
 
     @staticmethod
     def phi(a: Number, y: Number, h: float) -> Number:

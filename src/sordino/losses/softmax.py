@@ -48,6 +48,10 @@ class Softmax:
         # tr(diag(p) - p p') = 1 - |p|^2
         return (1 - 1 / self.classes) * row_norm**2
 
+    def admit(self, y: Array) -> Array:
+        """The number of a class."""
+        return np.where((y == np.floor(y)) & (y >= 0) & (y < self.classes), y, np.nan)
+
     def value(self, score: Array, y: Array) -> Array:
         top = score.max(axis=-1)
         chosen = np.take_along_axis(score, y.astype(int)[..., None], axis=-1)[..., 0]

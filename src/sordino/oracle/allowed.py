@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,3 +44,14 @@ def checked_batch(batch: Batch, records: int) -> NDArray[np.intp] | None:
             "draw it with the oracle's draw."
         )
     return index
+
+
+def real_numbers(y: Any) -> NDArray[np.float64]:
+    """Targets in double precision."""
+    try:
+        if np.asarray(y).dtype.kind not in "biufO":
+            raise TypeError
+        return np.ascontiguousarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        # in words of our own: NumPy's would quote a record
+        raise ValueError("y must hold real numbers, a missing one as NaN: code labels as the loss expects.") from None

@@ -39,7 +39,7 @@ class DenseOracle(InMemoryOracle):
         # a read-only view: the caller's matrix cannot be changed here, and the kernels compile for one type of array
         self._X = np.ascontiguousarray(X, dtype=kind).view()
         self._X.flags.writeable = False
-        records = bounded_records(self._norms(), y, X.shape[1], self._model.rows, self._model.outputs)
+        records = bounded_records(self._norms(), y, X.shape[1], self._model.rows)
         self._spoiled = bool((records.scales == 0).any())
         return records
 

@@ -5,13 +5,12 @@ it with a_i = <w, r_i>, and K > 1 outputs (softmax) with one such score each, so
 
     grad l_i = slope_i (outer) r_i,       |grad l_i| = |slope_i| |r_i|.
 
-A record with a feature that is not finite keeps only its constant column; one whose target is not usable counts for
-nothing. Neither raises: an error would reveal the record.
+A record with a feature that is not finite keeps only its constant column; one whose target the loss does not
+admit counts for nothing. Neither raises: an error would reveal the record.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from sordino.budget import Relation
 from sordino.losses import Loss
-from sordino.oracle.allowed import allow, checked_batch
+from sordino.oracle.allowed import allow, checked_batch, real_numbers
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
@@ -58,9 +57,11 @@ class Records:
         return Records(self.targets[which], self.scales[which], self.inverses[which])
 
     def under(self, loss: Loss) -> Records:
-        """Targets within the loss's bound: its constants hold there, and the kernels rely on finding them there."""
-        bound = getattr(loss, "target_bound", math.inf)
-        return self if math.isinf(bound) else replace(self, targets=np.clip(self.targets, -bound, bound))
+        """Targets that the loss admits: its constants hold there, and the kernels rely on finding them there."""
+        targets = loss.admit(self.targets)
+        refused = np.isnan(targets) & (self.inverses > 0)
+        inverses = np.where(refused, 0.0, self.inverses) if refused.any() else self.inverses
+        return replace(self, targets=np.nan_to_num(targets), inverses=inverses)
 
     def curvatures(self, loss: Loss, dots: Array, offset: float) -> Array:
         """phi''(a_i, y_i) with a_i = scale_i <x_i, w> + offset; 0 for a record that counts for nothing."""
@@ -71,7 +72,7 @@ class Records:
         return np.where((self.inverses > 0) & np.isfinite(a), curvature, 0.0)
 
 
-def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, outputs: int) -> Records:
+def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows) -> Records:
     """The multipliers that bring raw rows of `width` numbers to norm R at most, and 1/|r_i| after that."""
     scales = rows.scales(raw_norms)
     scales[scales < _SMALLEST_SCALE] = 0.0
@@ -81,11 +82,8 @@ def bounded_records(raw_norms: Array, y: Any, width: int, rows: Rows, outputs: i
     norms = np.maximum(np.hypot(lengths, rows.intercept) * slack, _SMALLEST_NORM)
     inverses = 1 / norms
 
-    targets = np.ascontiguousarray(y, dtype=np.float64)
+    targets = real_numbers(y)
     usable = np.isfinite(targets)
-    if outputs > 1:
-        with np.errstate(invalid="ignore"):
-            usable &= (targets == np.floor(targets)) & (targets >= 0) & (targets < outputs)
     if not usable.all():
         targets = np.where(usable, targets, 0.0)
         inverses[~usable] = 0.0

@@ -46,7 +46,7 @@ class SparseOracle(InMemoryOracle):
         self._columns = int(X.shape[1])
         self._X = _compressed(X.tocsr())
         widest = int(np.diff(self._X.indptr.astype(np.int64)).max(initial=0))
-        records = bounded_records(self._norms(), y, widest, self._model.rows, self._model.outputs)
+        records = bounded_records(self._norms(), y, widest, self._model.rows)
         # built on first use, and then shared by every oracle of these records
         self._transpose = cache(partial(_transposed, self._X, self._columns, records.scales))
         return records

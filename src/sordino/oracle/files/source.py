@@ -13,6 +13,8 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.oracle.allowed import real_numbers
+
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 
@@ -94,7 +96,7 @@ class InUnits:
     unit: float = 1.0
 
     def numbers(self, targets: NDArray[Any]) -> Array:
-        return np.asarray(targets, dtype=np.float64) / self.unit
+        return real_numbers(targets) / self.unit
 
     def cells(self, targets: Any) -> Array:
         from sordino.oracle.files.arrow import doubles
