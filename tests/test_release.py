@@ -17,11 +17,16 @@ from sordino.checkpoint import Checkpoint, Keeper
 from sordino.curvature import curvature, private_curvature
 from sordino.losses import Logistic
 from sordino.methods import AdaptiveGradientDescent, NoisyGradientDescent, RepeatedSelection, Setting
+from sordino.oracle import linear_oracle
+from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
 from sordino.privacy import ledger as ledgers
 from sordino.privacy.events import GaussianDP, PureDP
 from sordino.privacy.filter import BudgetExceeded
 from sordino.privacy.ledger import Ledger, State
+from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
+from sordino.privacy.randomness import Randomness
+from sordino.privacy.selection import NoisyMinimum
 from sordino.privacy.spending import charged_to
 from sordino.release import release
 from sordino.train import train
@@ -148,8 +153,6 @@ def a_search(x, y):
 
 
 def linear(x, y):
-    from sordino.oracle import linear_oracle
-
     return linear_oracle(x, y, problem(), Rows(2.0), BUDGET.relation)
 
 
@@ -172,6 +175,28 @@ def test_everything_is_charged(ledger, name):
         with pytest.raises(BudgetExceeded):
             RELEASES[name](x, y)
     assert len(ledger.entries("all")) == 1
+
+
+ANSWERS = {
+    "a sum": lambda on: on.release(Gradient(np.zeros(3), 1.0), GaussianNoise(9.0, 2.0, 3), Randomness.system()),
+    "a pure sum": lambda on: on.release(Gradient(np.zeros(3), 1.0), L2LaplaceNoise(2.0, 1.0, 3), Randomness.system()),
+    "a choice": lambda on: on.choose(
+        Choice(np.zeros((2, 3)), 1.0, np.zeros(2)), NoisyMinimum(2.0, 1.0), Randomness.system()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_that_is_a_part_of_no_release_is_refused_where_everything_is_charged(ledger, name):
+    on = linear(np.ones((N, 3)), np.ones(N))
+    ANSWERS[name](on)
+    with charged_to(ledger, "survey"):
+        with pytest.raises(RuntimeError, match="a part of no release"):
+            ANSWERS[name](on)
+        release(WHOLE, CAP, "paid for", on, lambda records: Released(ANSWERS[name](records)))
+        with pytest.raises(RuntimeError, match="a part of no release"):
+            ANSWERS[name](on)
+    assert states(ledger) == [State.SPENT]
 
 
 def test_a_measurement_without_noise_is_refused_where_everything_is_charged(ledger):

@@ -18,7 +18,7 @@ from sordino.budget import Budget
 from sordino.privacy.accountants import Guarantee, guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.ledger import Reservation, State
-from sordino.privacy.spending import reserved
+from sordino.privacy.spending import releasing, reserved
 
 _ROUNDING = 1e-9
 
@@ -47,7 +47,7 @@ def release(
     what it was. A run that goes on after a crash names its `reference` again, and is charged once.
     """
     allowed = guarantee(planned, budget.delta, budget.relation)
-    with reserved(planned, budget.relation, note, reference) as reservation:
+    with reserved(planned, budget.relation, note, reference) as reservation, releasing():
         asked = Asked(records, reservation)
         try:
             outcome = run(asked)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sordino.privacy.discrete_gaussian import discrete_gaussian, discrete_gaussian_rows, rounding_distance
 from sordino.privacy.events import Approximate, Event, Gaussian, PureDP
 from sordino.privacy.randomness import Randomness
+from sordino.privacy.spending import require_release
 
 Array = NDArray[np.float64]
 
@@ -192,6 +193,7 @@ def _release(value: Array, noise: NDArray[np.int64], step: float) -> Array:
     """step (round(value / step) + noise), written over the noise. The sentences name no private number."""
     from sordino.privacy.noise_kernels import add_on_lattice
 
+    require_release()
     if not add_on_lattice(value.reshape(-1), noise.reshape(-1), step, _LARGEST_STEPS):
         if not np.all(np.isfinite(value)):
             raise ValueError(

@@ -33,6 +33,7 @@ from sordino.budget import Relation
 from sordino.privacy.events import PureDP
 from sordino.privacy.exact_comparison import lies_below
 from sordino.privacy.randomness import Randomness
+from sordino.privacy.spending import require_release
 
 _ONE = Fraction(1)
 
@@ -72,6 +73,7 @@ class NoisyMinimum:
 
     def choose(self, scores: NDArray[np.float64], randomness: Randomness) -> int:
         """The index of a score that is least or nearly so. The sentence names no private number."""
+        require_release()
         if not np.isfinite(scores).all():
             raise ValueError("a score is not finite, nothing was released: clip every record's part of it.")
         # dividing by a power of two is exact, and so is rounding a double to a whole number

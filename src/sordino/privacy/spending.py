@@ -36,6 +36,7 @@ _MARK = "SORDINO_STARTED_IN"
 """In the environment of a process that was started inside blocks: their names."""
 
 _innermost: ContextVar[Announced | None] = ContextVar("innermost", default=None)
+_releasing: ContextVar[bool] = ContextVar("releasing", default=False)
 _open: list[Announced] = []
 _started_in = tuple(filter(None, os.environ.get(_MARK, "").split(":")))
 _left_over: WeakSet[threading.Thread] = WeakSet()
@@ -94,6 +95,25 @@ def reserved(
     if charged is None:
         return nullcontext()
     return Ledger(charged.ledger).reserve(charged.dataset, event, relation, note, reference)
+
+
+@contextmanager
+def releasing() -> Iterator[None]:
+    """The part of a release that may use the records: it has been paid for."""
+    token = _releasing.set(True)
+    try:
+        yield
+    finally:
+        _releasing.reset(token)
+
+
+def require_release() -> None:
+    """Where noise is added to a value, which then leaves: inside a block, only as a part of a release."""
+    if not _releasing.get() and (charged := account()) is not None:
+        raise RuntimeError(
+            f"here everything that is computed from records is charged to {charged.dataset!r}, and this answer is a "
+            "part of no release: use train, an estimator or sordino.release.release, which pay for it."
+        )
 
 
 def _found() -> set[Account]:
