@@ -12,6 +12,7 @@ from sordino.oracle import linear_oracle
 from sordino.oracle.query import Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
+from sordino.privacy.counts import DISTANCE
 from sordino.privacy.events import Approximate, FixedSizeSampled, Gaussian, PoissonSampled, PureDP
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
@@ -103,7 +104,9 @@ def test_the_full_batch_is_every_record(oracle):
 def test_the_event_states_what_is_drawn(oracle):
     """The rate in the event, the public size the method divides by, and the batches have to agree."""
     for sampling, kind in ((Poisson(0.25), PoissonSampled), (FixedSize(3), FixedSizeSampled)):
-        event = sampling.event(RELEASE, 12)
+        stated = sampling.event(RELEASE, 12)
+        assert stated.distance == DISTANCE
+        event = stated.event
         assert type(event) is kind
         assert event.event == RELEASE
         assert math.isclose(event.rate, 0.25)
@@ -113,7 +116,7 @@ def test_the_event_states_what_is_drawn(oracle):
 
 def test_sampling_an_approximate_release_keeps_its_distance():
     event = Poisson(0.1).event(Approximate(RELEASE, 1e-12), 10)
-    assert event == Approximate(PoissonSampled(RELEASE, 0.1), 1e-12)
+    assert event == Approximate(PoissonSampled(RELEASE, 0.1), 1e-12 + DISTANCE)
 
 
 def test_only_gaussian_releases_can_be_sampled():

@@ -53,7 +53,7 @@ def test_gaussian_noise_is_gaussian_and_the_test_sees_one_percent(std):
 def test_the_noise_is_as_large_as_the_event_says():
     noise = GaussianNoise.at(1.7, 0.3, DIM)
     measured = drawn(noise).std()
-    claimed = noise.event.event.multiplier * (noise.sensitivity + noise.step * math.sqrt(DIM))
+    claimed = noise.event.event.multiplier * (noise.sensitivity + 2 * noise.step * math.sqrt(DIM))
     assert measured == pytest.approx(claimed, rel=5 / math.sqrt(2 * ROWS * DIM))
     assert claimed == pytest.approx(0.51, rel=1e-8)
 
@@ -61,10 +61,10 @@ def test_the_noise_is_as_large_as_the_event_says():
 def test_the_gaussian_event_counts_the_lattice():
     noise = GaussianNoise(sensitivity=2.0, std=3.0, dim=16)
     assert noise.step == 2.0**-29
-    # std / (sensitivity + g sqrt(dim)) and dim times the distance of one coordinate, to the safe side
+    # std / (sensitivity + 2 g sqrt(dim)) and dim times the distance of one coordinate, to the safe side
     match noise.event:
         case Approximate(Gaussian(multiplier), distance):
-            exact = 3 / (2 + 4 * 2.0**-29)
+            exact = 3 / (2 + 8 * 2.0**-29)
             assert exact * (1 - 1e-14) < multiplier <= exact
             tau = rounding_distance(3 * 2.0**29)
             assert 16 * tau <= distance < 16 * tau * (1 + 1e-14)
@@ -95,8 +95,26 @@ def test_a_wanted_multiplier_is_reached_next_to_a_power_of_two(ulps):
 
 def test_a_lattice_too_coarse_for_the_multiplier_is_refused():
     assert GaussianNoise.at(2.0**17, 1.0, 2**20).multiplier >= 2.0**17
-    with pytest.raises(ValueError, match="below 2\\^28 / sqrt"):
+    with pytest.raises(ValueError, match="below 2\\^27 / sqrt"):
         GaussianNoise.at(2.0**22, 1.0, 2**20)
+
+
+def test_the_lattice_moves_each_of_two_sampled_contributions():
+    """Under Poisson sampling with replacement of a record, shifts are measured from a batch without it.
+
+    A contribution c of norm C on top of a rest r moves the rounded value by more than C: here by g sqrt(dim) nearly. A
+    record may have such a c and another one -c, and half of the accounted distance must cover each.
+    """
+    g = GaussianNoise(1.0, 1.0, 64).step
+    c, rest = np.full(64, 1000.02 * g), np.full(64, 0.49 * g)
+    C = float(np.linalg.norm(c))
+    noise = GaussianNoise(2 * C, 1.0, 64)
+    assert noise.step == g
+    for sign in (1, -1):
+        moved = float(np.linalg.norm(np.rint(sign * (rest + c) / g) * g - np.rint(sign * rest / g) * g))
+        assert C + 0.97 * g * 8 < moved <= noise.std / noise.multiplier / 2
+    # the worst that rounding can do to one contribution, and twice that to both
+    assert noise.std / noise.multiplier >= 2 * (C + g * math.sqrt(64))
 
 
 # ---------------------------------------------------------------- l2-Laplace

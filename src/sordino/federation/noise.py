@@ -15,8 +15,8 @@ whole numbers. With s = a b / sqrt(a^2 + b^2) and some c_k,
 and by Poisson's formula the sum over j is a constant times 1 + r_k, |r_k| <= rho = 2 sum_{l>=1} exp(-2 pi^2 (s l/w)^2).
 Hence X + Y is within total variation rho / (1 - rho) of the discrete Gaussian of parameter sqrt(a^2 + b^2).
 
-Both are measured against the value on the lattice, which moves by at most sensitivity + g sqrt(dim). Wrapping around in
-the ring of the secure sum is a function of the sum, so it can cost accuracy but never privacy.
+Both are measured against the value on the lattice, which moves by at most sensitivity + 2 g sqrt(dim). Wrapping around
+in the ring of the secure sum is a function of the sum, so it can cost accuracy but never privacy.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ def on_grid(value: Array, step: float, limit: int) -> Whole:
 
 
 def _event(sensitivity: float, total: float, step: float, dim: int, distance: float) -> Approximate:
-    multiplier = total * step / (sensitivity + step * math.sqrt(dim)) * _DOWN
+    multiplier = total * step / (sensitivity + 2 * step * math.sqrt(dim)) * _DOWN
     return Approximate(Gaussian(multiplier), dim * distance * _UP)
 
 

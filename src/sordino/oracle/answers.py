@@ -50,7 +50,7 @@ class SummingOracle(ABC):
         """sum_i min(l(at; z_i), cap) for every model of the stack."""
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
-        return sampling.draw(len(self), randomness.sampling.generator)
+        return sampling.draw(len(self), randomness.sampling)
 
     def release(
         self, query: Gradient | Difference | Recursion | ClippedLoss, noise: Noise, randomness: Randomness

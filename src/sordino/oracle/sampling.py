@@ -1,21 +1,29 @@
-"""Which records a step looks at. The same value draws the batch and states the event, so they cannot disagree."""
+"""Which records a step looks at. The same value draws the batch and states the event, so they cannot disagree.
+
+How many records a batch has is drawn in whole numbers (`privacy.counts`), and which ones by NumPy's uniform subsets,
+which reject rather than round. What the first leaves open is in the event, as a total variation distance.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.privacy import counts
 from sordino.privacy.events import Approximate, Event, FixedSizeSampled, Gaussian, PoissonSampled
+
+if TYPE_CHECKING:
+    from sordino.privacy.randomness import Stream
 
 Batch = NDArray[np.intp] | None
 """Sorted record indices; None is every record."""
 
 
 class Sampling(Protocol):
-    def draw(self, records: int, generator: np.random.Generator) -> Batch: ...
+    def draw(self, records: int, stream: Stream) -> Batch: ...
     def expected_size(self, records: int) -> float: ...
     def event(self, release: Event, records: int) -> Event: ...
 
@@ -24,7 +32,7 @@ class Sampling(Protocol):
 class FullBatch:
     """Every record, every time."""
 
-    def draw(self, records: int, generator: np.random.Generator) -> Batch:
+    def draw(self, records: int, stream: Stream) -> Batch:
         return None
 
     def expected_size(self, records: int) -> float:
@@ -44,10 +52,9 @@ class Poisson:
         if not 0 < self.rate <= 1:
             raise ValueError(f"rate is {self.rate}: a Poisson sampling rate lies in (0, 1].")
 
-    def draw(self, records: int, generator: np.random.Generator) -> Batch:
+    def draw(self, records: int, stream: Stream) -> Batch:
         # a binomial size, then a uniform subset of that size, has the law of independent coins
-        size = generator.binomial(records, self.rate)
-        return _subset(records, size, generator)
+        return _subset(records, counts.binomial(records, self.rate, stream), stream)
 
     def expected_size(self, records: int) -> float:
         return self.rate * records
@@ -66,9 +73,9 @@ class FixedSize:
         if self.size < 1:
             raise ValueError(f"size is {self.size}: a batch needs at least one record.")
 
-    def draw(self, records: int, generator: np.random.Generator) -> Batch:
+    def draw(self, records: int, stream: Stream) -> Batch:
         self._fits(records)
-        return _subset(records, self.size, generator)
+        return _subset(records, self.size, stream)
 
     def expected_size(self, records: int) -> float:
         return float(self.size)
@@ -82,8 +89,8 @@ class FixedSize:
             raise ValueError(f"a batch of {self.size} from {records} records: ask for at most {records}.")
 
 
-def _subset(records: int, size: int, generator: np.random.Generator) -> NDArray[np.intp]:
-    subset = generator.choice(records, size, replace=False, shuffle=False).astype(np.intp, copy=False)
+def _subset(records: int, size: int, stream: Stream) -> NDArray[np.intp]:
+    subset = stream.generator.choice(records, size, replace=False, shuffle=False).astype(np.intp, copy=False)
     # in order, so that the kernels walk forward through memory
     subset.sort()
     return subset
@@ -92,9 +99,9 @@ def _subset(records: int, size: int, generator: np.random.Generator) -> NDArray[
 def _sampled(kind: type[PoissonSampled] | type[FixedSizeSampled], release: Event, rate: float) -> Event:
     match release:
         case Gaussian():
-            return kind(release, rate)
-        case Approximate(inner, distance):
-            return Approximate(_sampled(kind, inner, rate), distance)
+            return Approximate(kind(release, rate), counts.DISTANCE)
+        case Approximate(Gaussian() as inner, distance):
+            return Approximate(kind(inner, rate), distance + counts.DISTANCE)
     raise ValueError(
         f"sampling is accounted for Gaussian releases only, not for {type(release).__name__}: use the full batch."
     )

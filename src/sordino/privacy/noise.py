@@ -7,8 +7,10 @@ sum times g is released: whatever the value, every multiple of g can occur.
 
     release = g (round(value / g) + Z),    Z whole,    g a power of two, 2^-30 to 2^-26 of the noise's size.
 
-Rounding moves each coordinate by at most g/2, hence two values apart by `sensitivity` to at most
-sensitivity + g sqrt(dim), which is what the noise is measured against. Beyond 2^53 steps the product is rounded to a
+Rounding moves each coordinate by at most g/2, hence two values apart by C to at most C + g sqrt(dim). Where batches are
+sampled and a record is replaced, each of its two contributions is compared with a batch without it, and either may grow
+by that much: a sensitivity of 2C becomes 2(C + g sqrt(dim)). So the noise is measured against
+sensitivity + 2 g sqrt(dim), which covers both relations, sampled or not. Beyond 2^53 steps the product is rounded to a
 double, a function of what was already protected.
 """
 
@@ -52,8 +54,8 @@ class Noise(Protocol):
 class GaussianNoise:
     r"""value + N(0, std^2 I), through the discrete Gaussian of parameter s = std/g, 2^30 <= s < 2^31.
 
-    Privacy. Let x be the value rounded to the lattice, in units of g: it moves by at most sensitivity/g + sqrt(dim).
-    1. round(x + N(0, s^2 I)) is the Gaussian mechanism at noise multiplier std / (sensitivity + g sqrt(dim)), rounded.
+    Privacy. Let x be the value rounded to the lattice, in units of g: it moves by at most sensitivity/g + 2 sqrt(dim).
+    1. round(x + N(0, s^2 I)) is the Gaussian mechanism of multiplier std / (sensitivity + 2 g sqrt(dim)), rounded.
     2. x is whole, so that is x + round(N(0, s^2 I)), and each of its coordinates is within `rounding_distance(s)`
        < 2e-20 in total variation of x + discrete Gaussian, which is released; independent coordinates add up.
     """
@@ -73,16 +75,16 @@ class GaussianNoise:
         if not (math.isfinite(multiplier) and multiplier > 0):
             raise ValueError(f"multiplier is {multiplier}: Gaussian noise needs a positive finite one.")
         std = multiplier * sensitivity
-        # std = multiplier (sensitivity + g(std) sqrt(dim)), where g is constant between powers of two
+        # std = multiplier (sensitivity + 2 g(std) sqrt(dim)), where g is constant between powers of two
         for _ in range(3):
             _check_scale("multiplier times sensitivity", std)
             noise = GaussianNoise(sensitivity, std, dim)
             if noise.multiplier >= multiplier:
                 return noise
-            std = multiplier * (sensitivity + noise.step * math.sqrt(dim)) * (1 + 2.0**-48)
+            std = multiplier * (sensitivity + 2 * noise.step * math.sqrt(dim)) * (1 + 2.0**-48)
         raise ValueError(
             f"multiplier {multiplier} in {dim} dimensions: the lattice's step would be coarse beside the sensitivity. "
-            "Ask for a multiplier below 2^28 / sqrt(dim)."
+            "Ask for a multiplier below 2^27 / sqrt(dim)."
         )
 
     @property
@@ -92,8 +94,8 @@ class GaussianNoise:
 
     @property
     def multiplier(self) -> float:
-        """std / (sensitivity + g sqrt(dim)), rounded down."""
-        return self.std / (self.sensitivity + self.step * math.sqrt(self.dim)) * _DOWN
+        """std / (sensitivity + 2 g sqrt(dim)), rounded down."""
+        return self.std / (self.sensitivity + 2 * self.step * math.sqrt(self.dim)) * _DOWN
 
     @property
     def event(self) -> Approximate:

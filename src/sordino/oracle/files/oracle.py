@@ -53,7 +53,7 @@ class BlockwiseOracle(SummingOracle):
         return self._records
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
-        return drawn(sampling, len(self), randomness.sampling.generator)
+        return drawn(sampling, len(self), randomness.sampling)
 
     def curvature_product(self, at: Array) -> Callable[[Array], Array]:
         if self._model.outputs != 1 or at.ndim != 1:

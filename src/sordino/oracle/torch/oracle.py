@@ -76,7 +76,7 @@ class TorchOracle:
             warnings.warn(notice, UserWarning, stacklevel=2)
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
-        return sampling.draw(len(self._records), randomness.sampling.generator)
+        return sampling.draw(len(self._records), randomness.sampling)
 
     def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
         allow(query, noise, self._relation)
