@@ -56,12 +56,14 @@ def _hypergeometric(N: int, K: int, m: int) -> Table:
 
 def _table(peak: int, low: int, high: int, ratio: Callable[[int], tuple[int, int]]) -> Table:
     """`ratio(k)` is P(k+1) / P(k), as two whole numbers."""
-    up = [_PEAK]
+    up: list[int] = []
+    weight = _PEAK
     for k in range(peak, high):
         more, less = ratio(k)
-        up.append(up[-1] * more // less)
-        if not up[-1]:
+        weight = weight * more // less
+        if not weight:
             break
+        up.append(weight)
     down: list[int] = []
     weight = _PEAK
     for k in range(peak - 1, low - 1, -1):
@@ -71,7 +73,7 @@ def _table(peak: int, low: int, high: int, ratio: Callable[[int], tuple[int, int
             break
         down.append(weight)
     total, sums = 0, []
-    for weight in [*reversed(down), *up]:
+    for weight in [*reversed(down), _PEAK, *up]:
         total += weight
         sums.append(total)
     return peak - len(down), sums
