@@ -114,7 +114,7 @@ class LoadedModel:
         return scores
 
     def _scores(self, X: Any) -> Array:
-        rows: Any = X if hasattr(X, "tocsr") else np.asarray(X, dtype=float)
+        rows: Any = X if hasattr(X, "tocsr") else _numbers(X)
         if rows.ndim != 2 or rows.shape[1] != self.features:
             raise ValueError(
                 f"the rows have shape {rows.shape}, and the model takes rows of {self.features} features: "
@@ -224,6 +224,17 @@ def _is_certificate_of(certificate: bytes, model: str | os.PathLike[str]) -> boo
         return load_model(model).certificate_json.encode() == certificate
     except (OSError, ValueError):
         return False
+
+
+def _numbers(X: Any) -> Array:
+    try:
+        return np.asarray(X, dtype=float)
+    except (TypeError, ValueError):
+        pass
+    # outside of the block above, because what NumPy says quotes the cell
+    raise ValueError(
+        "the rows hold something that is not a number, or have different lengths: give a table of numbers."
+    )
 
 
 def _layers(estimator: Any) -> tuple[Array, Array, HiddenLayers | None]:

@@ -92,7 +92,7 @@ def test_a_private_release_is_verified(folder: Path, parts: Path, tmp_path: Path
             "column 'job' has",
         ),
         ("age = { low = 20, high = 80 }", "column 'age' has no number in"),
-        ("height = { low = 20, high = 80 }", "lacks 1 of the schema's columns: 'height'"),
+        ("height = { low = 20, high = 80 }", "lacks 1 of the columns that are needed: 'height'"),
     ],
 )
 def test_records_that_the_schema_does_not_allow(

@@ -122,7 +122,7 @@ def test_what_is_missing_or_too_much_is_a_sentence(tmp_path, features):
         model.fit(source, y)
     with pytest.raises(ValueError, match="classes is required for records in files"):
         model.set_params(classes=None).fit(source)
-    with pytest.raises(ValueError, match=rf"{(y == 1).sum()} of {RECORDS} labels are not among the 2 given classes"):
+    with pytest.raises(ValueError, match="at least one label is not among the 2 given classes"):
         model.set_params(classes=[0, 3]).fit(source)
     with pytest.raises(ValueError, match="bring their targets along"):
         PrivateHuberRegressor(row_norm=2.0).fit(source, y)

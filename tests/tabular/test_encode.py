@@ -136,26 +136,30 @@ SECRET = "4711"
 @pytest.mark.parametrize(
     ("column", "cells", "sentence"),
     [
-        (Number(0, 1), ["0", SECRET + "x", SECRET + "y"], "text that is not a number in 2 records"),
-        (Number(0, 1), ["0", "", "nan"], "no number in 2 records.*middle"),
-        (Number(0, 1), [0.0, float("nan"), None], "no number in 2 records"),
-        (Number(0, 1), ["0", "inf", "1"], "an infinite number in one record"),
-        (Number(0, 1), [0.0, float("inf"), -float("inf")], "an infinite number in 2 records"),
-        (Number(0, 1), [0, 1, None], "no number in one record"),
-        (Number(0, 1), [None, None], "no number in 2 records"),
+        (Number(0, 1), ["0", SECRET + "x", SECRET + "y"], "text that is not a number in at least one record"),
+        (Number(0, 1), ["0", "", "nan"], "no number in at least one record.*middle"),
+        (Number(0, 1), [0.0, float("nan"), None], "no number in at least one record"),
+        (Number(0, 1), ["0", "inf", "1"], "an infinite number in at least one record"),
+        (Number(0, 1), [0.0, float("inf"), -float("inf")], "an infinite number in at least one record"),
+        (Number(0, 1), [0, 1, None], "no number in at least one record"),
+        (Number(0, 1), [None, None], "no number in at least one record"),
         (Number(0, 1), np.array(["2020-01-01"], dtype="datetime64[s]"), "timestamp.*asks for numbers"),
-        (Number(0, 1), [[1], [2]], "list.*asks for numbers"),
+        (Number(0, 1), [[1], [2]], "nested.*asks for numbers"),
         (Number(0, 1), ["1", SECRET, 3], "mixes texts and numbers"),
-        (Category(("p", "q")), ["p", SECRET, SECRET], "a missing or unlisted value in 2 records.*other = true"),
-        (Category(("p", "q")), ["p", "", None], "a missing or unlisted value in 2 records"),
-        (Category(("p", "q"), missing="p"), ["p", "", SECRET], "a missing or unlisted value in one record"),
+        (
+            Category(("p", "q")),
+            ["p", SECRET, SECRET],
+            "a missing or unlisted value in at least one record.*other = true",
+        ),
+        (Category(("p", "q")), ["p", "", None], "a missing or unlisted value in at least one record"),
+        (Category(("p", "q"), missing="p"), ["p", "", SECRET], "a missing or unlisted value in at least one record"),
         (Category(("p", "q")), [[SECRET]], "no form as text"),
         (Category(("p", "q")), [b"\xff\xfe"], "no form as text"),
-        (Boolean(), ["yes", "maybe", SECRET], "neither true nor false in 2 records"),
-        (Boolean(), ["yes", ""], "neither true nor false in one record.*middle"),
+        (Boolean(), ["yes", "maybe", SECRET], "neither true nor false in at least one record"),
+        (Boolean(), ["yes", ""], "neither true nor false in at least one record.*middle"),
     ],
 )
-def test_what_does_not_fit_is_counted_and_not_quoted(column: Any, cells: Any, sentence: str) -> None:
+def test_what_does_not_fit_is_told_by_its_column(column: Any, cells: Any, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence) as caught:
         encode_features(schema(x=column), {"x": cells})
     assert SECRET not in str(caught.value)
@@ -165,14 +169,14 @@ def test_what_does_not_fit_is_counted_and_not_quoted(column: Any, cells: Any, se
 
 
 def test_records_without_a_usable_target_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"'label' has no label among.* in 2 records") as caught:
+    with pytest.raises(ValueError, match=r"'label' has no label among.* in at least one record") as caught:
         encode_target(schema(x=Boolean()), {"label": ["yes", SECRET, None]})
     assert SECRET not in str(caught.value)
     amount = Schema(NumberTarget("price", 0, 10), {"x": Boolean()})
-    with pytest.raises(ValueError, match="'price' has no number in one record: a record without a target"):
+    with pytest.raises(ValueError, match="'price' has no number in at least one record: a record without a target"):
         encode_target(amount, {"price": [1.0, float("nan")]})
 
 
-def test_absent_columns_are_named_with_what_comes_close() -> None:
-    with pytest.raises(ValueError, match=r"lacks 2 .*: 'education' \(close to it: 'Education'\), 'zip'\."):
-        encode_features(schema(education=Boolean(), zip=Boolean()), {"Education": [1]})
+def test_absent_columns_are_named_with_the_place_of_what_comes_close() -> None:
+    with pytest.raises(ValueError, match=r"lacks 2 .*: 'education' \(column \d has a similar name\), 'zip'\."):
+        encode_features(schema(education=Boolean(), zip=Boolean(), x=Boolean()), {"Education": [1], "x": [2]})

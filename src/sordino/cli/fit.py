@@ -118,12 +118,14 @@ def _encoded(data: Path, schema: Schema, memory: float) -> tuple[Any, Any]:
     """Rows and targets in memory, or where they are too large for it a source of them and None."""
     from sordino.oracle.files.arrow import ARROW, PARQUET
     from sordino.oracle.files.encoded import EncodedTable
+    from sordino.tabular.cells import require_columns
     from sordino.tabular.encode import encode_features, encode_target
     from sordino.tabular.read import open_table
 
     in_groups = data.is_dir() or data.name.lower().endswith((*PARQUET, *ARROW))
     file: Any = EncodedTable(data, schema) if in_groups else open_table(data)
     used = [*schema.columns, schema.target.column]
+    require_columns(used, file.names, str(data))
     unused = [name for name in file.names if name not in used and name not in schema.ignore]
     if unused:
         say(f"Columns of {data} that the schema does not mention, and that are not used: {', '.join(unused)}.")

@@ -14,6 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.linear import Settings, fit_linear, require_own_targets
 from sordino.losses import Hinge, Logistic, Loss, Softmax
 from sordino.model_file import released_weights
@@ -55,6 +56,7 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, Source):
             features, targets, classes, known = self._from_files(X, y)
         else:
+            require_numbers("X", X)
             features, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
             check_classification_targets(y)
             labels = column_or_1d(y, warn=True)
@@ -69,6 +71,8 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)
+        require_numbers("X", X)
+        require_fitted_names(self, X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         scores: NDArray[np.float64] = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return scores.ravel() if len(self.classes_) == 2 else scores
@@ -85,7 +89,7 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("classes is required for records in files: the labels, which are not read from them.")
         classes, known = classes_of(self.classes, np.empty(0))
         source = X.coded(Labels(tuple(classes.tolist()), tuple(_values(classes).tolist())))
-        _require_known(source.check(), X.shape[0], classes)
+        _require_known(source.check(), classes)
         self.n_features_in_ = X.shape[1]
         return source, None, classes, known
 
@@ -179,15 +183,15 @@ def classes_of(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArr
 
 def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     codes = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
-    _require_known(int((classes[codes] != labels).sum()), len(labels), classes)
+    _require_known(int((classes[codes] != labels).sum()), classes)
     return codes
 
 
-def _require_known(strange: int, records: int, classes: NDArray[Any]) -> None:
+def _require_known(strange: int, classes: NDArray[Any]) -> None:
     if strange:
         raise ValueError(
-            f"{strange} of {records} labels are not among the {len(classes)} given classes: "
-            "add the missing classes, or drop those records by a rule that does not look at the others."
+            f"at least one label is not among the {len(classes)} given classes: add the missing classes, or drop such "
+            "records by a rule that does not look at the others."
         )
 
 

@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sordino.certificate import Certificate
+from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.classifiers import classes_of, codes_of
 from sordino.estimators.perceptron import Loss, Settings, cross_entropy, fit_perceptron, logistic, squared
 from sordino.hidden_layers import HiddenLayers
@@ -53,6 +54,8 @@ class _PrivateNetwork(BaseEstimator):  # type: ignore[misc]
 
     def _outputs(self, X: Any) -> Array:
         check_is_fitted(self)
+        require_numbers("X", X)
+        require_fitted_names(self, X)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         coef, intercept, hidden = self.file_layers()
         outputs: Array = hidden.after(X) @ coef.T + intercept
@@ -133,6 +136,7 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        require_numbers("X", X)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
@@ -207,6 +211,8 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        require_numbers("X", X)
+        require_numbers("y", y)
         X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
         if self.target_bound is None or not (math.isfinite(self.target_bound) and self.target_bound > 0):
             raise ValueError(

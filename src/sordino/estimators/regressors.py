@@ -12,6 +12,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sordino.domains import Ball, Domain
+from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.linear import Settings, fit_linear, require_own_targets
 from sordino.losses import EpsilonInsensitive, Huber, Loss, Pinball, Squared
 from sordino.model_file import released_weights
@@ -34,6 +35,8 @@ class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             features.check()
             self.n_features_in_ = X.shape[1]
         else:
+            require_numbers("X", X)
+            require_numbers("y", y)
             features, y = validate_data(
                 self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=True
             )
@@ -54,6 +57,8 @@ class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         check_is_fitted(self)
+        require_numbers("X", X)
+        require_fitted_names(self, X)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         predicted: NDArray[np.float64] = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
         return predicted

@@ -1,7 +1,4 @@
-"""Records to rows of bounded norm, one record at a time: no row depends on another.
-
-Errors name the column and how many records are concerned, never what a cell holds.
-"""
+"""Records to rows of bounded norm, one record at a time: no row depends on another."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sordino.tabular.read import require_columns
+from sordino.tabular.cells import require_columns, require_different_names, shown_kind
 from sordino.tabular.schema import Boolean, Category, ClassTarget, Column, Number, Schema, block_width
 
 Array = NDArray[np.float64]
@@ -69,9 +66,13 @@ def encode_target(schema: Schema, data: Any) -> NDArray[Any]:
 def _table(data: Any, needed: Iterable[str]) -> pa.Table:
     try:
         table = data if isinstance(data, pa.Table) else pa.table(data)
-    except pa.ArrowException:
-        raise ValueError("the data is not a table: a column mixes texts and numbers, or has another length.") from None
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        table = None
+    # outside of the block above, because what pyarrow says quotes cells
+    if table is None:
+        raise ValueError("the data is not a table: a column mixes texts and numbers, or has another length.")
     require_columns(needed, table.column_names, "the table")
+    require_different_names(table.column_names, "the table")
     return table
 
 
@@ -124,7 +125,7 @@ def _numbers(name: str, cells: pa.ChunkedArray) -> Array:
         return np.full(len(cells), np.nan)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         if not _textual(kind):
-            raise ValueError(f"column {name!r} holds {kind} values: the schema asks for numbers.")
+            raise ValueError(f"column {name!r} holds {shown_kind(kind)} values: the schema asks for numbers.")
         text = pc.utf8_lower(_text(name, cells))
         cells = pc.if_else(pc.is_in(text, pa.array(_NOT_THERE)), None, text)
     try:
@@ -145,10 +146,10 @@ def _text(name: str, cells: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_floating(cells.type):
         cells = pc.if_else(pc.is_nan(cells), None, cells)
     try:
-        text = pc.cast(cells, pa.string())
+        return pc.utf8_trim_whitespace(pc.fill_null(pc.cast(cells, pa.string()), ""))
     except pa.ArrowException:
-        raise ValueError(f"column {name!r} holds {cells.type} values, which have no form as text.") from None
-    return pc.utf8_trim_whitespace(pc.fill_null(text, ""))
+        kind = shown_kind(cells.type)
+    raise ValueError(f"column {name!r} holds {kind} values, which have no form as text.")
 
 
 def _textual(kind: pa.DataType) -> bool:
@@ -168,7 +169,5 @@ def _flags(marks: pa.ChunkedArray, where_null: bool) -> NDArray[np.bool_]:
 
 
 def _refuse(concerned: NDArray[np.bool_], name: str, what: str, remedy: str) -> None:
-    count = int(concerned.sum())
-    if count:
-        records = "one record" if count == 1 else f"{count} records"
-        raise ValueError(f"column {name!r} has {what} in {records}: {remedy}.")
+    if concerned.any():
+        raise ValueError(f"column {name!r} has {what} in at least one record: {remedy}.")

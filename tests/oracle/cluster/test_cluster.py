@@ -173,7 +173,7 @@ def test_errors_of_the_workers_arrive_as_they_are(cluster, data, tmp_path):
     with pytest.raises(RuntimeError, match=r"X\.npy was changed since it was opened"):
         oracle.gradient(problem.start())
     model = PrivateLogisticRegression(row_norm=2.0, classes=["a", "b"])
-    with pytest.raises(ValueError, match=f"{RECORDS} of {RECORDS} labels are not among the 2 given classes"):
+    with pytest.raises(ValueError, match="at least one label is not among the 2 given classes"):
         model.fit(cluster.hold(X, y))
     with pytest.raises(ValueError, match="leave it out"):
         cluster.hold(source, y)

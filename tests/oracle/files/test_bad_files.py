@@ -33,9 +33,9 @@ NUMBERS = {"a": [1.0, 2.0], "b": [3.0, 4.0], "y": [1.0, -1.0]}
 @pytest.mark.parametrize(
     ("second", "sentence"),
     [
-        ({**NUMBERS, "b": [1, 2]}, "column 'b' holds int64 in .*2.parquet and double in .*1.parquet"),
-        ({"a": [1.0], "y": [1.0]}, "2.parquet lacks the column 'b' that .*1.parquet has"),
-        ({**NUMBERS, "c": [1.0, 2.0]}, "2.parquet has the column 'c' that .*1.parquet lacks"),
+        ({**NUMBERS, "b": [1, 2]}, "column 2 of .*1.parquet holds double values, and int64 values in .*2.parquet"),
+        ({"a": [1.0], "y": [1.0]}, "2.parquet lacks column 2 of .*1.parquet"),
+        ({**NUMBERS, "c": [1.0, 2.0]}, "2.parquet has 4 columns and .*1.parquet has 3"),
     ],
 )
 def test_files_with_other_columns(tmp_path, second, sentence):
@@ -59,8 +59,8 @@ def test_columns_that_are_not_used_may_differ(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("y", ["a", "bb"]), "has no column 'bb'. Did you mean 'b'?"),
-        (("z",), "has no column 'z'"),
+        (("y", ["a", "bb"]), "lacks 1 of the columns that are needed: 'bb' .column 2 has a similar name"),
+        (("z",), "lacks 1 of the columns that are needed: 'z'"),
         (("y", ["a", "a"]), "each once"),
         (("y", ["a", "y"]), "not the target 'y'"),
         (("y", []), "the features are none"),
@@ -107,7 +107,7 @@ def test_more_than_one_column_of_a_name(tmp_path):
     table = pa.Table.from_arrays([pa.array([1.0]), pa.array([2.0])], ["y", "y"])
     with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as file:
         file.write_table(table)
-    with pytest.raises(ValueError, match="more than one column 'y'"):
+    with pytest.raises(ValueError, match=r"columns 1 and 2 of .* have the same name"):
         Table(tmp_path / "t.arrow", "y")
 
 

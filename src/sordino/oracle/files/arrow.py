@@ -1,14 +1,11 @@
-"""Parquet and Arrow files: their groups of records, and cells to numbers.
-
-What pyarrow says about a damaged file is not passed on: it may quote a cell.
-"""
+"""Parquet and Arrow files: their groups of records, and cells to numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +14,9 @@ import pyarrow.ipc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from sordino.tabular.cells import sparing_cells
+
 Array = NDArray[np.float64]
-T = TypeVar("T")
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")
@@ -123,16 +121,6 @@ class ArrowTable:
 def opened(path: Path) -> TableFile:
     kind = ParquetTable if path.name.lower().endswith(PARQUET) else ArrowTable
     return sparing_cells(path, lambda: kind.open(path))
-
-
-def sparing_cells(path: Path, read: Callable[[], T]) -> T:
-    """`read()`, with a sentence of our own where pyarrow cannot go on."""
-    try:
-        return read()
-    except (pa.ArrowException, OSError, EOFError) as error:
-        if isinstance(error, FileNotFoundError | PermissionError):
-            raise
-    raise ValueError(f"{path} is damaged, or is not what its name says: it could not be read as a table.")
 
 
 def is_number(kind: pa.DataType) -> bool:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from sordino.oracle.files.folder import Cursor, TableFiles
 from sordino.oracle.files.source import AS_GIVEN, Coding, block_rows, identity, with_coding
+from sordino.tabular.cells import require_columns
 from sordino.tabular.encode import WIDEST_DENSE, encode_features, encode_target
-from sordino.tabular.read import require_columns
 
 if TYPE_CHECKING:
     from sordino.tabular.schema import Schema

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sordino.oracle.files.arrow import ARROW, PARQUET, TableFile, opened, sparing_cells
+from sordino.oracle.files.arrow import ARROW, PARQUET, TableFile, opened
 from sordino.oracle.files.source import Stamp
+from sordino.tabular.cells import require_different_names, shown_kind, sparing_cells
 
 Index = NDArray[np.intp]
 
@@ -168,19 +169,19 @@ def _shown(file: Path, folder: Path) -> bool:
 
 
 def _require_same(first: Path, schema: pa.Schema, path: Path, found: pa.Schema, used: Collection[str] | None) -> None:
-    repeated = sorted({name for name in found.names if found.names.count(name) > 1})
-    if repeated:
-        raise ValueError(f"{path} has more than one column {repeated[0]!r}: give every column a name of its own.")
-    for name in schema.names:
+    require_different_names([name.strip() for name in found.names], str(path))
+    for place, name in enumerate(schema.names, start=1):
         if used is not None and name.strip() not in used:
             continue
         if name not in found.names:
-            raise ValueError(f"{path} lacks the column {name!r} that {first} has: all files need the same columns.")
+            raise ValueError(f"{path} lacks column {place} of {first}: all files need columns of the same names.")
         here, there = found.field(name).type, schema.field(name).type
         if here != there:
             raise ValueError(
-                f"column {name!r} holds {here} in {path} and {there} in {first}: all files need the same columns."
+                f"column {place} of {first} holds {shown_kind(there)} values, and {shown_kind(here)} values in {path}: "
+                "all files need the same columns."
             )
     if used is None and len(found.names) > len(schema.names):
-        extra = next(name for name in found.names if name not in schema.names)
-        raise ValueError(f"{path} has the column {extra!r} that {first} lacks: all files need the same columns.")
+        raise ValueError(
+            f"{path} has {len(found.names)} columns and {first} has {len(schema.names)}: all files need the same."
+        )

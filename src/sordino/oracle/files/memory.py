@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,8 +22,8 @@ Index = NDArray[np.intp]
 class Memory:
     """Rows offset..offset+len(X) of `records` in all: the others are held elsewhere, and cannot be asked for here."""
 
-    X: Any
-    y: NDArray[Any]
+    X: Any = field(repr=False)
+    y: NDArray[Any] = field(repr=False)
     records: int
     block: int
     offset: int = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -59,13 +58,11 @@ class Table:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns of the features."""
+        from sordino.tabular.cells import require_columns
+
         there = self.files.schema.names
         names = [name for name in there if name != self.target] if self.features is None else list(self.features)
-        for name in (*names, self.target):
-            if name not in there:
-                close = difflib.get_close_matches(name, there, 1)
-                hint = f" Did you mean {close[0]!r}?" if close else ""
-                raise ValueError(f"{self.path} has no column {name!r}.{hint}")
+        require_columns((*names, self.target), there, str(self.path))
         if self.target in names or len(set(names)) < len(names) or not names:
             raise ValueError(
                 f"the features are {', '.join(map(repr, names)) or 'none'}: name one column at least, each once, and "
@@ -77,14 +74,16 @@ class Table:
     def widths(self) -> tuple[int, ...]:
         """How many features each of the columns is."""
         from sordino.oracle.files.arrow import list_width
+        from sordino.tabular.cells import shown_kind
 
         schema, widths = self.files.schema, []
         for name in self.names:
-            width = list_width(schema.field(name).type)
+            kind = schema.field(name).type
+            width = list_width(kind)
             if width is None:
                 raise ValueError(
-                    f"column {name!r} of {self.path} holds {schema.field(name).type} values: features must be numbers. "
-                    "Leave it out of `features`, or describe the table with a schema (see `sordino schema`)."
+                    f"column {name!r} of {self.path} holds {shown_kind(kind)} values: features must be numbers. Leave "
+                    "it out of `features`, or describe the table with a schema (see `sordino schema`)."
                 )
             widths.append(width)
         return tuple(widths)
@@ -116,10 +115,13 @@ class Table:
 
     def coded(self, coding: Coding) -> Self:
         from sordino.oracle.files.arrow import is_number
+        from sordino.tabular.cells import shown_kind
 
         kind = self.files.schema.field(self.target).type
         if isinstance(coding, InUnits) and not is_number(kind):
-            raise ValueError(f"the target {self.target!r} of {self.path} holds {kind} values: numbers are needed.")
+            raise ValueError(
+                f"the target {self.target!r} of {self.path} holds {shown_kind(kind)} values: numbers are needed."
+            )
         return with_coding(self, coding)
 
     def check(self) -> int:
