@@ -52,8 +52,6 @@ class Turn:
 
 def _turn(columns: Sequence[Matrix], out: Matrix) -> int:
     """Into `out`; returns the number of rows."""
-    # of one type for the compiled loop: a column that pyarrow had to copy, as for its nulls, could be written to
-    columns = [read_only(column) for column in columns]
     firsts = range(0, len(columns), _GROUP)
     # the last group is filled up, and what fills it is not written
     groups = [tuple(columns[min(first + k, len(columns) - 1)] for k in range(_GROUP)) for first in firsts]
@@ -70,12 +68,6 @@ def _turn(columns: Sequence[Matrix], out: Matrix) -> int:
 
     share(task, len(strips))
     return len(out)
-
-
-def read_only(column: Matrix) -> Matrix:
-    view = column.view()
-    view.flags.writeable = False
-    return view
 
 
 @compiled

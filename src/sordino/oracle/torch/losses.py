@@ -14,16 +14,17 @@ def losses_of(loss: Callable[[Any, Any], Tensor], outputs: Any, targets: Tensor,
             f"the model gave outputs of shape {tuple(outputs.shape)} for {records} records: the first axis "
             "must count the records."
         )
+    failed = ""
     try:
         losses = loss(outputs, targets)
-    except IndexError:
-        # its message would name the target
-        raise ValueError(f"the loss failed on {_told(outputs, targets)}: a target is out of range.") from None
-    except (RuntimeError, TypeError, ValueError) as error:
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        # no more than that: what it says may name a target
+        failed = type(error).__name__
+    if failed:
         raise ValueError(
-            f"the loss failed on {_told(outputs, targets)}: {error} Class numbers are whole (int64), regression "
-            "targets are floats of the outputs' shape."
-        ) from error
+            f"the loss failed on {_told(outputs, targets)} ({failed}; made-up ones will show why). Class numbers "
+            "are whole (int64) and in range, regression targets are floats of the outputs' shape."
+        )
     if not isinstance(losses, Tensor) or losses.ndim == 0:
         raise ValueError(
             'the loss gave a single number for a batch: it must give one loss per record, as with reduction="none".'
