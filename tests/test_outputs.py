@@ -259,7 +259,7 @@ def test_secrets_are_for_their_owner_alone(tmp_path: Path, umask: int) -> None:
 
 
 def test_every_file_is_written_by_the_one_function() -> None:
-    """What replaces or creates whole files is called in `outputs`; for marks of a session with random names, elsewhere."""
+    """What replaces or creates files is called in `outputs`, and elsewhere for marks of a session with random names."""
     others = {"write_text", "write_bytes", "rename", "mkstemp", "NamedTemporaryFile", "write_atomically"}
     found = set()
     for path in Path(sordino.__file__).parent.rglob("*.py"):
