@@ -286,3 +286,11 @@ def test_an_older_copy_of_a_folder_cannot_spend_the_same_reservation_again(tmp_p
         with pytest.raises(RuntimeError, match="spent by a run that has ended"):
             train(problem(), BUDGET, METHOD, counted, keeper=Keeper(Checkpoint(tmp_path / "copy")))
     assert counted.answers == 0
+
+
+def test_a_reference_pays_for_one_release(ledger):
+    with charged_to(ledger, "survey"):
+        release(WHOLE, CAP, "first", Records(), run, "the same")
+        with pytest.raises(RuntimeError, match="with its own reference"):
+            release(WHOLE, CAP, "again", Records(), run, "the same")
+    assert states(ledger) == [State.SPENT]

@@ -64,6 +64,10 @@ def release(
     return outcome, earned
 
 
+class KeptAnswers:
+    """Declares records whose answers are kept elsewhere: asked again, they say what they said, and nothing new."""
+
+
 class Asked:
     """Stands before the records and notes whether anything was asked of them."""
 
@@ -73,10 +77,11 @@ class Asked:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._records, name)
-        if self._reservation is not None and not self.anything and self._reservation.state is State.SPENT:
+        spent = self._reservation is not None and self._reservation.state is State.SPENT
+        if spent and not isinstance(self._records, KeptAnswers):
             raise RuntimeError(
-                f"reservation {self._reservation.number} was spent by a run that has ended, and this one would ask the "
-                "records for more: its checkpoint is an older copy. Begin a run of its own in another folder."
+                "what was reserved for this run was spent by a run that has ended, and this one would ask the records "
+                "for more: its checkpoint is an older copy. Begin a run of its own, with its own reference."
             )
         self.anything = True
         return found

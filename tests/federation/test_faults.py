@@ -217,9 +217,30 @@ def test_a_run_that_was_cut_off_is_charged_to_a_ledger_once(tmp_path):
     ledger = Ledger(tmp_path / "ledger")
     ledger.open("survey", Budget(20.0, 1e-5))
     account = (tmp_path / "ledger", "survey")
+    reserve, settle, patched = Ledger.reserve, Ledger._settle, pytest.MonkeyPatch()
+
+    def crash_after(work):
+        def worked(*arguments):
+            work(*arguments)
+            raise Crash
+
+        return worked
+
+    def states():
+        return [entry.state.value for entry in ledger.entries("survey")]
+
+    patched.setattr(Ledger, "reserve", crash_after(reserve))
+    federation.take_part(ledger=account)
+    assert states() == ["reserved"] * 3
+    patched.setattr(Ledger, "reserve", reserve)
     mend = cut_off(federation, ["south"], "before the sum", 1)
     federation.take_part(ledger=account)
     mend()
-    assert [entry.state.value for entry in ledger.entries("survey")] == ["reserved"] * 3
+    assert states() == ["reserved"] * 3
+    # the run has ended, and its members have not heard of it
+    patched.setattr(Ledger, "_settle", crash_after(settle))
+    federation.take_part(ledger=account)
+    patched.undo()
+    assert states() == ["spent"] * 3
     assert all(isinstance(one, Trained) for one in federation.take_part(ledger=account).values())
-    assert [entry.state.value for entry in ledger.entries("survey")] == ["spent"] * 3
+    assert states() == ["spent"] * 3

@@ -305,7 +305,7 @@ def test_where_no_head_can_be_kept_the_release_goes_on_with_a_warning(ledger, mo
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with pytest.warns(RuntimeWarning, match="could not be kept apart"):
         spend(ledger, FIFTH)
-    assert states(ledger) == [State.SPENT]
+        assert states(ledger) == [State.SPENT]
 
 
 def test_a_damaged_head_is_a_sentence(ledger, monkeypatch, tmp_path):
@@ -426,6 +426,24 @@ def test_a_settlement_without_a_name_a_reason_or_a_reservation_is_a_sentence(led
 def test_a_run_that_was_taken_for_dead_counts_when_it_ends(ledger):
     with ledger.reserve("survey", FIFTH, REPLACE):
         ledger.settle(0, State.UNUSED, "Ada", "surely dead")
+    assert states(ledger) == [State.SPENT]
+
+
+def test_a_run_that_was_taken_for_finished_may_end(ledger):
+    with ledger.reserve("survey", FIFTH, REPLACE, reference="run 1"):
+        ledger.settle(0, State.SPENT, "Ada", "it will release something")
+    with pytest.raises(ValueError, match="already"):
+        ledger.settle(0, State.UNUSED, "Ada", "why not")
+    assert [settled.who for settled in ledger.entry(0).settled] == ["Ada", whoami()]
+
+
+def test_two_runs_at_once_do_not_both_end_with_one_reservation(ledger):
+    first, second = (ledger.reserve("survey", FIFTH, REPLACE, reference="run 1") for _ in range(2))
+    released = []
+    with first:
+        released.append("first")
+    with pytest.raises(ValueError, match="already"), second:
+        released.append("second")  # and what it made is lost with it
     assert states(ledger) == [State.SPENT]
 
 

@@ -26,6 +26,7 @@ from sordino.oracle.secure import SecureOracle
 from sordino.privacy.events import Event, to_json
 from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness
+from sordino.release import KeptAnswers
 
 Array = NDArray[np.float64]
 
@@ -110,7 +111,7 @@ class RecordedSum:
         self._inner.close()
 
 
-class FederatedOracle(SecureOracle):
+class FederatedOracle(SecureOracle, KeptAnswers):
     """A secure oracle that answers from the record as far as it reaches."""
 
     def __init__(self, agreement: Agreement, recorded: RecordedSum, party: RecordHolder | Server) -> None:

@@ -94,6 +94,11 @@ class Entry:
     def counts(self) -> bool:
         return self.state is not State.UNUSED
 
+    @property
+    def ended(self) -> bool:
+        """Whether its own run said that it has ended; what is spent by hand may still be used by it."""
+        return any(settled.state is State.SPENT and not settled.why for settled in self.settled)
+
 
 class Reservation:
     """A part of a data set's budget that is set aside. Leave its `with` block normally and it is spent."""
@@ -171,7 +176,7 @@ class Ledger:
                         f"the reference {reference} stands for another release in reservation {before.number} of "
                         f"{dataset!r}: choose a new one for every run."
                     )
-                return Reservation(self, before.number, before.state)
+                return Reservation(self, before.number, State.SPENT if before.ended else State.RESERVED)
             if relation != cap.relation:
                 raise ValueError(
                     f"the event is stated under {Relation(relation)}, and {dataset!r} is accounted under "
@@ -251,8 +256,9 @@ class Ledger:
     def _settle(self, number: int, settlement: Settlement, by_hand: bool = False) -> Entry:
         with self._journal.writing() as writer:
             entry = _Book.read(writer.entries[1:]).entry(number)
-            # a run that ends has spent, whatever somebody took it for meanwhile
-            if entry.state is State.SPENT or (by_hand and entry.state is State.UNUSED):
+            # a run that ends has spent, whatever somebody took it for meanwhile; that it ends twice means two runs
+            ends = settlement.state is State.SPENT and not by_hand
+            if entry.ended if ends else entry.state is State.SPENT or (by_hand and not entry.counts):
                 raise ValueError(f"reservation {number} is {entry.state} already: it can be settled once.")
             plain = {"state": settlement.state.value, "who": settlement.who, "why": settlement.why}
             writer.append({"kind": "settle", "number": number, "created": settlement.created, **plain})
