@@ -9,14 +9,13 @@ READY := $(ENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(ENV)/bin/python -m pytest -n auto --dist worksteal
 
-.PHONY: help demo test slow audit spu flower peers lint bench papers
+.PHONY: help demo test slow audit flower peers lint bench papers
 
 help:
 	@echo "make demo    train, certify and verify a private model of a real survey; writes demo/report.html"
 	@echo "make test    the tests, in parallel"
 	@echo "make slow    the tests that take more than a few seconds"
 	@echo "make audit   thousands of training runs that measure the privacy loss"
-	@echo "make spu     an environment for SPU, the secure sums of another library, and the tests with it"
 	@echo "make peers   an environment with libraries that benchmarks compare with"
 	@echo "make flower  an environment for Flower, which starts and watches owners, and the test with it"
 	@echo "make lint    ruff and mypy"
@@ -33,26 +32,13 @@ demo: $(READY)
 	@$(ENV)/bin/python -m sordino.demo --out demo
 
 test: $(READY)
-	@$(PYTEST) -m "not audit and not slow and not spu and not flower"
+	@$(PYTEST) -m "not audit and not slow and not flower"
 
 slow: $(READY)
 	@$(PYTEST) -m slow
 
 audit: $(READY)
 	@$(PYTEST) -m audit
-
-# SPU needs a Python below 3.12 and libraries of its own; their versions are pinned for 3.11
-SPU_PYTHON ?= $(shell command -v python3.11)
-SPU_ENV := .venv-spu
-
-$(SPU_ENV)/.ready: constraints-spu.txt
-	@test -n "$(SPU_PYTHON)" || { echo "SPU needs Python 3.11: install it, or say make SPU_PYTHON=/path/to/it." >&2; exit 1; }
-	@test -x $(SPU_ENV)/bin/python || $(SPU_PYTHON) -m venv $(SPU_ENV)
-	@$(SPU_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-spu.txt spu
-	@touch $@
-
-spu: $(READY) $(SPU_ENV)/.ready
-	@SORDINO_SPU=$(abspath $(SPU_ENV)/bin/python) $(PYTEST) -m spu
 
 # Flower wants older versions of what the command line uses, so it gets an environment of its own
 FLOWER_ENV := .venv-flower

@@ -16,7 +16,6 @@ import numpy as np
 
 from sordino.federation.credentials import Credentials
 from sordino.federation.mpyc_engine import MpycAggregation
-from sordino.federation.spu_engine import SpuAggregation
 from sordino.federation.tls import TlsMesh
 from sordino.federation.trust import Trust
 from sordino.privacy.noise import GaussianNoise
@@ -26,10 +25,7 @@ from sordino.privacy.randomness import Randomness
 def connect(me: int, setting: dict[str, Any], trust: Trust) -> Any:
     folder = Path(setting["folder"])
     credentials = Credentials(folder / f"{me}.crt", folder / f"{me}.key", folder / "authority.crt")
-    mesh = TlsMesh(me, setting["addresses"], credentials)
-    if setting["engine"] == "spu":
-        return SpuAggregation(mesh, Path(setting["spu"]), setting["spu_addresses"], credentials)
-    return MpycAggregation.among(trust, mesh)
+    return MpycAggregation.among(trust, TlsMesh(me, setting["addresses"], credentials))
 
 
 def measure(aggregation: Any, trust: Trust, dim: int, rounds: int) -> dict[str, float]:

@@ -4,7 +4,7 @@
     python benchmarks/federation.py --owners 5      only federations of five; the rest of the results stays
 
 All owners are processes on this machine, connected by TCP with mutual TLS, so that seconds are those of all of them
-sharing its cores. Bytes are what one owner sends, without TLS's own. SPU is measured where `make spu` has built it.
+sharing its cores. Bytes are what one owner sends, without TLS's own.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from _results import RESULTS, keep, table
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from sordino.federation.credentials import common_name
 from sordino.federation.trust import Trust
 
 HERE = Path(__file__).parent
-SPU = Path(os.environ.get("SORDINO_SPU", HERE.parent / ".venv-spu" / "bin" / "python"))
 
 LINEAR = {"ijcnn1": 22, "a9a": 123}
 LAYERS = {
@@ -78,7 +78,7 @@ def issue(folder: Path, members: int) -> None:
     )
     (folder / "authority.crt").write_bytes(root.public_bytes(serialization.Encoding.PEM))
     for member in range(members):
-        own = ec.generate_private_key(ec.SECP256R1())
+        own = Ed25519PrivateKey.generate()
         names = x509.SubjectAlternativeName([x509.DNSName(common_name(member))])
         signed = builder(f"member {member}", own.public_key()).add_extension(names, False).sign(key, hashes.SHA256())
         (folder / f"{member}.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
@@ -96,15 +96,15 @@ def addresses(count: int) -> list[str]:
     return found
 
 
-def run(owners: int, mode: str, cases: list[tuple[int, int]], engine: str = "mpyc") -> list[dict[str, float]]:
+def run(owners: int, mode: str, cases: list[tuple[int, int]]) -> list[dict[str, float]]:
     """Seconds, bytes of the owner who sends most, and rounds, for every (dimension, repetitions)."""
     colluders = 1 if mode == "committee" else (owners - 1) // 2
     members = Trust(owners, mode, colluders).members  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
         issue(Path(folder), members)
         setting = {
-            "owners": owners, "mode": mode, "colluders": colluders, "engine": engine, "cases": cases, "folder": folder,
-            "addresses": addresses(members), "spu": str(SPU), "spu_addresses": addresses(members),
+            "owners": owners, "mode": mode, "colluders": colluders, "cases": cases, "folder": folder,
+            "addresses": addresses(members),
         }  # fmt: skip
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
         command = [sys.executable, str(HERE / "_federation_member.py")]
@@ -115,7 +115,7 @@ def run(owners: int, mode: str, cases: list[tuple[int, int]], engine: str = "mpy
         found = [json.loads(process.communicate()[0]) for process in processes]
     return [
         {
-            "owners": owners, "colluders": colluders, "mode": mode, "engine": engine, "dim": dim,
+            "owners": owners, "colluders": colluders, "mode": mode, "dim": dim,
             "seconds": max(member[case]["seconds"] for member in found),
             "bytes": max(member[case]["bytes"] for member in found[:owners]),
             "total_bytes": sum(member[case]["bytes"] for member in found),
@@ -131,8 +131,6 @@ def groups(owners: int) -> list[dict[str, float]]:
     found = run(owners, "distributed", [*small, *large]) + run(owners, "committee", [*small, *large])
     # joint noise takes its time in proportion to the coordinates
     found += run(owners, "joint", [(22, 5), (123, 5)] if owners < 10 else [(22, 2), (123, 2)])
-    if owners == 5 and SPU.is_file():
-        found += run(5, "distributed", [*small, *large], "spu")
     return found
 
 
@@ -147,15 +145,15 @@ def markdown(figures: dict[str, Any]) -> str:
     lines = [
         "# One secure sum with noise, all owners on one machine of two cores",
         "",
-        "| d | owners, colluders | noise | by | seconds | sent by an owner | rounds | garbled circuits (5 owners) |",
-        "|---|---|---|---|---|---|---|---|",
+        "| d | owners, colluders | noise | seconds | sent by an owner | rounds | garbled circuits (5 owners) |",
+        "|---|---|---|---|---|---|---|",
     ]
     rows = [row for group in figures["sums"].values() for row in group]
-    for row in sorted(rows, key=lambda row: (row["dim"], row["owners"], row["engine"] != "mpyc", row["mode"])):
+    for row in sorted(rows, key=lambda row: (row["dim"], row["owners"], row["mode"])):
         seconds, size = PRINTED[row["dim"]]
         printed = f"{seconds:g} s, {_bytes(size)}" if row["owners"] == 5 else ""
         lines.append(
-            f"| {row['dim']} | {row['owners']}, {row['colluders']} | {row['mode']} | {row['engine']} "
+            f"| {row['dim']} | {row['owners']}, {row['colluders']} | {row['mode']} "
             f"| {row['seconds']:.3f} | {_bytes(row['bytes'])} | {row['rounds']} | {printed} |"
         )
     lines += [
@@ -185,24 +183,23 @@ def _bytes(count: float) -> str:
 def goals(figures: dict[str, Any]) -> list[tuple[str, str, str]]:
     rows = [row for group in figures["sums"].values() for row in group]
 
-    def one(dim: int, mode: str, engine: str = "mpyc") -> dict[str, Any] | None:
+    def one(dim: int, mode: str) -> dict[str, Any] | None:
         for row in rows:
-            if (row["owners"], row["dim"], row["mode"], row["engine"]) == (5, dim, mode, engine):
+            if (row["owners"], row["dim"], row["mode"]) == (5, dim, mode):
                 return row
         return None
 
     wanted = [
-        (123, "distributed", "mpyc", 0.1, 16e6),
-        (26_010, "distributed", "mpyc", 1.5, 3.4e9),
-        (26_010, "distributed", "spu", 0.1, 3.4e9),
-        (123, "joint", "mpyc", 1.0, 3.4e9),
+        (123, "distributed", 0.1, 16e6),
+        (26_010, "distributed", 1.5, 3.4e9),
+        (123, "joint", 1.0, 3.4e9),
     ]
     found = [("five owners", "measured", "goal")]
-    for dim, mode, engine, seconds, size in wanted:
-        row = one(dim, mode, engine)
+    for dim, mode, seconds, size in wanted:
+        row = one(dim, mode)
         if row is not None:
             measured = f"{row['seconds']:.3f} s, {_bytes(row['total_bytes'])} in all"
-            found.append((f"d = {dim}, {mode}, {engine}", measured, f"<= {seconds:g} s, {_bytes(size)}"))
+            found.append((f"d = {dim}, {mode}", measured, f"<= {seconds:g} s, {_bytes(size)}"))
     return found
 
 

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
+from rehearsal import Rehearsal, together
 from sordino.budget import Budget
 from sordino.federation.aggregation import InTheOpen
 from sordino.federation.agreement import agree
-from sordino.federation.mesh import Rehearsal, together
 from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.party import RecordHolder, Server, take_part
 from sordino.federation.plan import FederationPlan, Owner

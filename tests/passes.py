@@ -11,6 +11,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from sordino.federation.credentials import Credentials, common_name
@@ -58,7 +59,7 @@ class Authority:
 
     def credentials(self, member, days=10, file=None, trusts=None, pins=()):
         """A pass for `member`; one that has expired with negative `days`."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = Ed25519PrivateKey.generate()
         names = x509.SubjectAlternativeName([x509.DNSName(common_name(member))])
         builder = self._builder(f"member {member}", key.public_key(), days).add_extension(names, False)
         certificate = builder.sign(self._key, hashes.SHA256())

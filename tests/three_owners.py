@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rehearsal import together
 from sordino.budget import Relation
 from sordino.federation import seat
-from sordino.federation.mesh import together
 from sordino.federation.proposal import propose, read_members
 from sordino.federation.record import journal_of, read
 from sordino.federation.runner import Waiting, run

@@ -47,6 +47,12 @@ class Face:
         return x509.load_pem_x509_certificate(self.pem.encode())
 
     @cached_property
+    def _key(self) -> Ed25519PublicKey:
+        key = self.certificate.public_key()
+        assert isinstance(key, Ed25519PublicKey)
+        return key
+
+    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the certificate."""
         return self.certificate.fingerprint(hashes.SHA256()).hex()
@@ -75,10 +81,8 @@ class Face:
 
     def signed(self, purpose: str, content: bytes, signature: str) -> bool:
         """Whether this key signed `content` for `purpose`."""
-        key = self.certificate.public_key()
-        assert isinstance(key, Ed25519PublicKey)
         try:
-            key.verify(bytes.fromhex(signature), _message(purpose, content))
+            self._key.verify(bytes.fromhex(signature), _message(purpose, content))
         except (InvalidSignature, ValueError):
             return False
         return True
@@ -129,12 +133,7 @@ class Identity:
                 f"{path} can be read by others (mode {mode:o}): whoever has the key can sign in its owner's place. "
                 f"Run chmod 600 {path}, and make a new identity if somebody else had access."
             )
-        try:
-            key = serialization.load_pem_private_key(path.read_bytes(), None)
-        except (ValueError, TypeError):
-            raise ValueError(f"{path} is not a private key as sordino identity writes it.") from None
-        if not isinstance(key, Ed25519PrivateKey):
-            raise ValueError(f"{path} holds another kind of key: an Ed25519 key is needed.")
+        key = read_key(path)
         face = Face((folder / CERTIFICATE).read_text())
         if face.certificate.public_key() != key.public_key():
             raise ValueError(f"{folder / CERTIFICATE} belongs to another key than {path}: restore the pair.")
@@ -142,6 +141,16 @@ class Identity:
 
     def sign(self, purpose: str, content: bytes) -> str:
         return self.key.sign(_message(purpose, content)).hex()
+
+
+def read_key(path: Path) -> Ed25519PrivateKey:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError):
+        raise ValueError(f"{path} is not a private key as sordino identity writes it.") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise ValueError(f"{path} holds another kind of key: an Ed25519 key is needed.")
+    return key
 
 
 def _message(purpose: str, content: bytes) -> bytes:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import owners
+from rehearsal import Rehearsal, together
 from sordino.budget import Budget
 from sordino.federation.aggregation import InTheOpen
 from sordino.federation.agreement import agree
-from sordino.federation.mesh import Rehearsal, together
 from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.party import take_part
 
@@ -28,7 +28,7 @@ def everybody(plans, tolerates=1, identifiers=(None, None, None)):
     def member(mesh):
         aggregation = MpycAggregation(mesh, tolerates)
         try:
-            agreement = agree(plans[mesh.me], aggregation, [identifiers[mesh.me]])
+            agreement = agree(plans[mesh.me], aggregation, identifiers[mesh.me])
         except ValueError as error:
             return str(error)
         with pytest.raises(AssertionError, match="a record was touched"):
@@ -89,12 +89,15 @@ def test_a_grid_that_overflows_the_ring_is_refused():
         agree(PLAN, Narrow(3))
 
 
-def test_a_record_of_two_owners_is_refused():
-    lists = ([f"id {i}" for i in range(10)], [f"id {i}" for i in range(9, 29)], [f"id {i}" for i in range(27, 57)])
-    for sentence in everybody([PLAN] * 3, identifiers=lists):
-        assert "owner 0 and owner 1 (1), owner 1 and owner 2 (2)" in sentence
+def test_a_record_of_two_owners_is_refused_and_only_they_learn_how_many():
+    lists = ([f"id {i}" for i in range(10)], [f"id {i}" for i in range(9, 29)], [f"id {i}" for i in range(29, 59)])
+    said = everybody([PLAN] * 3, identifiers=lists)
+    assert "belong to another owner as well: owner 1 (1)." in said[0]
+    assert "belong to another owner as well: owner 0 (1)." in said[1]
+    assert "some records belong to two owners, owner 0, owner 1, who know how many" in said[2]
+    for sentence in said:
         assert "id 9" not in sentence
-        assert "No record was touched" in sentence
+        assert "No record was used" in sentence
 
 
 def test_disjoint_identifiers_agree():
@@ -104,13 +107,6 @@ def test_disjoint_identifiers_agree():
 
 def test_owners_without_identifiers_are_not_compared():
     assert all(not isinstance(said, str) for said in everybody([PLAN] * 3, identifiers=(range(10), None, None)))
-
-
-def test_one_process_may_speak_for_all():
-    agreement = agree(PLAN, InTheOpen(3), [range(10), range(10, 30), range(30, 60)])
-    assert agreement.plan is PLAN
-    with pytest.raises(ValueError, match="some records belong to two owners"):
-        agree(PLAN, InTheOpen(3), [range(10), range(9, 29), range(30, 60)])
 
 
 def test_sums_in_the_open_need_bits_for_joint_noise():

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sordino.certificate import verify
 from sordino.federation.lockstep import RecordedSum
-from sordino.federation.mesh import MemberLost
-from sordino.federation.pending import Pending
+from sordino.federation.mesh import MemberLost, Refused
+from sordino.federation.pending import Contribution, Pending
 from sordino.federation.record import Record
 from sordino.federation.status import status_of
 from sordino.methods import NoisyGradientDescent, NoisySGD
@@ -21,7 +22,15 @@ from three_owners import NAMES, Crash, found
 STEPS = 4
 METHOD = NoisyGradientDescent(steps=STEPS, step_size=1.0, release="average")
 BATCHES = NoisySGD(steps=STEPS, batch_size=30, step_size=1.0, release="last")
-POINTS = ("before keeping", "before opening", "before the sum", "before recording", "after recording")
+POINTS = (
+    "before keeping",
+    "before opening",
+    "before the sum",
+    "before seeing",
+    "before signing",
+    "before recording",
+    "after recording",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,27 +46,13 @@ def uninterrupted(tmp_path_factory):
 def opened(monkeypatch):
     """Every sum that any member ever saw, by step, whether it was recorded or not."""
     seen: dict[int, set[bytes]] = {}
-    true = RecordedSum.open_sum
+    true = RecordedSum._see
 
-    def spy(self, values, joint=None):
-        inner = self._inner
+    def spy(self, step, event, total):
+        seen.setdefault(step, set()).add(total.tobytes())
+        return true(self, step, event, total)
 
-        class Spy:
-            def __getattr__(self, name):
-                return getattr(inner, name)
-
-            def open_sum(self, values, joint=None):
-                total = inner.open_sum(values, joint)
-                seen.setdefault(step, set()).add(total.tobytes())
-                return total
-
-        step, self._inner = self._step, Spy()
-        try:
-            return true(self, values, joint)
-        finally:
-            self._inner = inner
-
-    monkeypatch.setattr(RecordedSum, "open_sum", spy)
+    monkeypatch.setattr(RecordedSum, "_see", spy)
     return seen
 
 
@@ -76,10 +71,12 @@ def cut_off(federation, names, point, step):
         if mine and threading.get_ident() in dead:
             raise Crash
         here = mine and fact.get("step") == step
-        if here and (kind, point) in (("opening", "before opening"), ("opened", "before recording")):
+        before = {"opening": "before opening", "seen": "before seeing", "opened": "before recording"}
+        after = {"opening": "before the sum", "seen": "before signing", "opened": "after recording"}
+        if here and before.get(kind) == point:
             crash()
         line = append(self, kind, fact)
-        if here and (kind, point) in (("opening", "before the sum"), ("opened", "after recording")):
+        if here and after.get(kind) == point:
             crash()
         return line
 
@@ -147,23 +144,76 @@ def test_a_sum_that_was_seen_and_recorded_by_few_or_none_is_not_opened_to_anothe
     assert all(finding.holds for finding in verify(trained["east"].certificate))
 
 
-def test_a_member_that_missed_a_sum_learns_it_from_a_signed_line(tmp_path, opened):
+def test_a_member_that_missed_the_signatures_of_a_sum_takes_them_from_another(tmp_path, opened):
     federation = found(tmp_path, METHOD)
     mend = cut_off(federation, ["east"], "before recording", 0)
     federation.take_part(seeds=False)
     mend()
     recorded = [len(federation.story(name).sums) for name in federation.names]
-    assert recorded[2] == 0
-    assert max(recorded) == 1
+    assert recorded == [1, 1, 0]
     assert federation.story("east").in_flight
     # what may have been opened is counted as opened, here and where the next step had begun
     told = [status_of(federation.seat(name)).epsilon for name in ("east", "north")]
     assert 0 < told[0] <= told[1] < 2.0
+    # not even what it added is needed any more
+    (federation.home("east") / "pending").unlink()
     trained = federation.take_part(seeds=False)
     require_one_story(federation, trained["north"], opened)
-    lines = federation.story("east").lines
-    assert lines[0]["fact"]["kind"] == "learnt"
-    assert lines[0]["fact"]["line"]["fact"]["sum"] == federation.story("north").lines[0]["fact"]["sum"]
+
+
+@pytest.mark.parametrize("mode", ["distributed", "joint"])
+@pytest.mark.parametrize("what", ["missing", "of another attempt", "of another step"])
+def test_a_step_under_way_is_not_opened_with_other_numbers_than_were_added_to_it(tmp_path, opened, what, mode):
+    federation = found(tmp_path, METHOD, mode=mode)
+    mend = cut_off(federation, NAMES, "before recording", 1)
+    federation.take_part(seeds=False)
+    mend()
+    path = federation.home("south") / "pending"
+    kept = Contribution.from_bytes(path.read_bytes())
+    path.unlink()
+    if what == "of another attempt":
+        path.write_bytes(replace(kept, values=kept.values + 1).to_bytes())
+    elif what == "of another step":
+        path.write_bytes(replace(kept, step=kept.step - 1).to_bytes())
+    for ended in federation.take_part(seeds=False).values():
+        assert isinstance(ended, Refused)
+        assert "south stops: what it added to a step that was cut off" in str(ended)
+    assert {step: len(sums) for step, sums in opened.items()} == {0: 1, 1: 1}
+    # with the file everything goes on
+    path.write_bytes(kept.to_bytes())
+    trained = federation.take_part(seeds=False)
+    require_one_story(federation, trained["north"], opened)
+
+
+def test_the_last_wall_before_a_step_is_opened_again(tmp_path, opened, monkeypatch):
+    """Even a member that forgets to look at the start does not open the step with other numbers."""
+    federation = found(tmp_path, METHOD)
+    mend = cut_off(federation, NAMES, "before recording", 1)
+    federation.take_part(seeds=False)
+    mend()
+    (federation.home("south") / "pending").unlink()
+    monkeypatch.setattr("sordino.federation.meeting.LOST", "")
+    ended = federation.take_part(seeds=False)
+    assert "this member stops: what it added to a step that was cut off" in str(ended["south"])
+    assert {step: len(sums) for step, sums in opened.items()} == {0: 1, 1: 1}
+
+
+def test_a_member_that_adds_other_numbers_the_second_time_gets_no_signature(tmp_path, opened):
+    federation = found(tmp_path, METHOD)
+    mend = cut_off(federation, NAMES, "before recording", 1)
+    federation.take_part(seeds=False)
+    mend()
+    # south cheats: its file and its record agree on other numbers
+    path = federation.home("south") / "pending"
+    kept = Contribution.from_bytes(path.read_bytes())
+    path.write_bytes(replace(kept, values=kept.values + 1).to_bytes())
+    cheating = pytest.MonkeyPatch()
+    cheating.setattr(Pending, "lacks", lambda self, story: False)
+    ended = federation.take_part(seeds=False)
+    cheating.undo()
+    for name in ("north", "east"):
+        assert "step 2 opened another sum than before it was cut off" in str(ended[name])
+        assert len(federation.story(name).sums) == 1
 
 
 def test_joint_noise_goes_on_with_the_noise_that_was_drawn(tmp_path, opened):

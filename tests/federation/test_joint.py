@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
+from rehearsal import Rehearsal, together
+from sordino.federation.broadcast import Broadcast
 from sordino.federation.joint import COIN_BITS, COLUMN_BITS, GROUP, GROUPS, SCALE, JointSampler, table
-from sordino.federation.mesh import Rehearsal, together
 from sordino.federation.mpyc_engine import MpycAggregation
-from sordino.federation.mpyc_joint import PRIME, MpycArithmetic, _draw, _first_ones, linear, one_hot
-from sordino.federation.mpyc_runtime import Engine
+from sordino.federation.mpyc_joint import PRIME, WORDS, MpycArithmetic, _draw, _first_ones, linear, one_hot
+from sordino.federation.sharing import Sharing
 from sordino.privacy.randomness import Randomness
 
 NUMBERS = np.arange(-20, 21)
@@ -76,14 +77,8 @@ def run_all(members, degree, task):
     meshes = Rehearsal(members).meshes()
 
     def member(mesh):
-        engine = Engine(mesh, degree)
-        arithmetic = MpycArithmetic(engine, mesh.me, degree, members, lambda: None)
-
-        async def work():
-            shares = await task(arithmetic)
-            return (await engine.mpc.output(arithmetic.array(shares))).value
-
-        return engine.run(work())
+        sharing = Sharing(mesh, Broadcast(mesh), degree, WORDS)
+        return sharing.heard(task(MpycArithmetic(sharing)) % PRIME)
 
     try:
         found = together([lambda mesh=mesh: member(mesh) for mesh in meshes])
@@ -118,8 +113,8 @@ def test_seven_generates_the_units():
 
 
 def test_products_of_shares_are_shares_of_products():
-    async def task(arithmetic):
-        return await arithmetic.products(np.array([12] * 4, dtype=object), np.array([PRIME - 3] * 4, dtype=object))
+    def task(arithmetic):
+        return arithmetic.products(np.array([12] * 4, dtype=object), np.array([PRIME - 3] * 4, dtype=object))
 
     assert run_all(5, 2, task).tolist() == [PRIME - 36] * 4
 
@@ -139,8 +134,8 @@ def test_the_first_one_among_the_digits_is_found_in_every_group():
     # the second group sees the same powers in another order
     groups = np.stack([x, x[::-1], x, x])
 
-    async def task(arithmetic):
-        q, reached = await _first_ones(groups, arithmetic)
+    def task(arithmetic):
+        q, reached = _first_ones(groups, arithmetic)
         return np.concatenate([q.reshape(-1, x.size), reached]) % PRIME
 
     found = run_all(3, 1, task)
@@ -198,7 +193,7 @@ def test_every_way_through_the_table_gives_its_number(monkeypatch):
         inside = depth - GROUP * group
         exponents[group] = [1 << int(i) if 0 <= i < GROUP else (0 if i >= GROUP else 1) for i in inside]
 
-    async def known(self, orders, size):
+    def known(self, orders, size):
         roots = [[pow(7, (PRIME - 1) // (1 << GROUP) * int(c), PRIME) for c in row] for row in exponents]
         bits = [[PRIME - 1 if c >> (COLUMN_BITS - 1 - i) & 1 else 1 for c in columns] for i in range(COLUMN_BITS)]
         return np.array([*roots, *bits], dtype=object)
@@ -211,7 +206,7 @@ def test_every_way_through_the_table_gives_its_number(monkeypatch):
 
 def test_products_need_an_honest_majority():
     with pytest.raises(ValueError, match="need at least 5 members"):
-        MpycArithmetic(None, 0, 2, 4, lambda: None)
+        MpycArithmetic(Sharing(Rehearsal(4).meshes()[0], None, 2, WORDS))
 
 
 def test_the_coins_are_as_many_as_the_table_has_digits():

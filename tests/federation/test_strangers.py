@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import csv
+import json
 import socket
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import pytest
 
+from sordino import identity as identities
 from sordino.budget import Relation
-from sordino.federation import identity as identities
-from sordino.federation import seat
+from sordino.federation import meeting, runner, seat
+from sordino.federation.broadcast import Broadcast, Equivocation, Evidence
 from sordino.federation.charter import Charter
 from sordino.federation.mesh import MemberLost
 from sordino.federation.proposal import propose, read_members
-from sordino.federation.record import Story, held, pack
+from sordino.federation.record import Record, held, proof_of
 from sordino.federation.runner import Waiting
+from sordino.federation.status import status_of
 from sordino.identity import Identity
 from sordino.methods import NoisyGradientDescent
-from sordino.privacy.events import to_json
 from sordino.tabular.schema import Schema
 from sordino.train import Trained
-from three_owners import NAMES, SCHEMA, found, free_ports, write_table
+from three_owners import NAMES, SCHEMA, Crash, found, free_ports, write_table
 
 METHOD = NoisyGradientDescent(steps=3, step_size=1.0, release="average")
 BRIEF = Waiting(8.0, 8.0)
@@ -104,8 +106,33 @@ def test_a_record_of_two_owners(tmp_path):
     rows[1][7][0] = rows[0][3][0]
     with east.open("w", newline="") as file:
         csv.writer(file).writerows(rows[1])
-    for ended in federation.take_part().values():
-        assert "some records belong to two owners: north and east (1)" in str(ended)
+    ended = federation.take_part()
+    assert "belong to another owner as well: east (1)" in str(ended["north"])
+    assert "belong to another owner as well: north (1)" in str(ended["east"])
+    assert "some records belong to two owners, north, east, who know how many" in str(ended["south"])
+    assert nothing_was_opened(federation)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "sentence"),
+    [
+        (lambda rows: rows[3][0], "1 of 50 records have an identifier that an earlier"),
+        (lambda rows: "", "1 records have nothing"),
+    ],
+    ids=["twice", "missing"],
+)
+def test_a_record_that_one_owner_has_twice_or_without_an_identifier(tmp_path, identifier, sentence):
+    federation = federation_of(tmp_path, identifiers="id")
+    path = federation.home("east") / "records.csv"
+    with path.open() as file:
+        rows = list(csv.reader(file))
+    rows[7][0] = identifier(rows)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    ended = federation.take_part()
+    assert sentence in str(ended["east"])
+    for name in ("north", "south"):
+        assert str(ended[name]) == "east stops: its identifiers could not be read; it knows why."
     assert nothing_was_opened(federation)
 
 
@@ -293,27 +320,111 @@ def test_a_record_that_was_put_back_is_noticed(tmp_path):
         assert "east stops: its record is missing or was put back to an earlier state" in str(ended)
 
 
-def test_a_line_that_another_member_did_not_sign_is_not_learnt(tmp_path, monkeypatch):
-    """north claims a first sum that nobody opened, in a line that it signed for another step."""
+@pytest.mark.parametrize("claim", ["signed by itself", "of another step", "of another sum", "malformed"])
+def test_a_sum_is_taken_only_with_every_members_signature(tmp_path, monkeypatch, claim):
+    """The others are cut off at the first step, and north claims to have come further than it has."""
     federation = federation_of(tmp_path)
-    true = Story.take
+    true = Record.append
 
-    def claiming(self, line):
-        true(self, line)
-        if line["fact"].get("member") == 0:
-            event = to_json(federation.seat("north").charter.plan.planned.noise.event)
-            forged = {"kind": "opened", "at": "", "step": 0, "event": event, "sum": pack(np.zeros(3, dtype=np.int64))}
-            true(self, {**line, "fact": forged})
+    def crash(self, kind, fact):
+        if kind == "opened" and fact["step"] == 1:
+            raise Crash
+        return true(self, kind, fact)
 
-    federation.take_part("north", waiting=Waiting(0.5, 0.5))
-    monkeypatch.setattr(Story, "take", claiming)
-    identity = federation.seat("north").identity
-    with held(identity, federation.seat("north").charter.digest) as record:
-        record.append("began", {"coins": "00" * 32, "member": 0, "seeded": True})
-    ended = federation.take_part()
-    for name in ("south", "east"):
-        assert "does not carry its owner's signature" in str(ended[name])
-    assert not federation.story("south").sums
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Record, "append", crash)
+        federation.take_part(seeds=False)
+    north = federation.seat("north")
+    proof = dict(federation.story("north").proof)
+    match claim:
+        case "signed by itself":
+            with held(north.identity, north.charter.digest) as record:
+                proof["signatures"] = [record.signature(record.story.seen)] * 3
+                proof = proof_of(record.story.seen, proof["signatures"])
+        case "of another step":
+            proof["step"] += 1
+        case "of another sum":
+            proof["sum"] = "00" * 32
+        case "malformed":
+            proof = {"step": 10**9}
+    talk = meeting.talk
+
+    def claiming(aggregation, charter, message):
+        if aggregation.local == (0,) and "proof" in message:
+            message = {**message, "proof": proof}
+        return talk(aggregation, charter, message)
+
+    monkeypatch.setattr(meeting, "talk", claiming)
+    for ended in federation.take_part(seeds=False).values():
+        assert "north claims a sum that not every member signed" in str(ended)
+    assert [len(federation.story(name).sums) for name in NAMES] == [1, 1, 1]
+    monkeypatch.undo()
+    assert all(isinstance(one, Trained) for one in federation.take_part(seeds=False).values())
+
+
+class TwoFaced:
+    """Tells north something else than the others, rightly signed, in the round of a step's sum."""
+
+    def __init__(self, broadcast, mesh, step):
+        self._broadcast, self._mesh, self._left = broadcast, mesh, step
+
+    def __getattr__(self, name):
+        return getattr(self._mesh, name)
+
+    def exchange(self, outgoing, senders, largest):
+        # all others get the same words, and not everybody speaks: shares of a sum
+        if len(set(outgoing.values())) == 1 and len(senders) == 1:
+            self._left -= 1
+            if self._left < 0:
+                content = next(iter(outgoing.values()))
+                lie = content[64:-1] + bytes([content[-1] ^ 1])
+                said = self._mesh.sign("told", self._broadcast._statement(lie).content)
+                outgoing = {**outgoing, 0: said + lie}
+        return self._mesh.exchange(outgoing, senders, largest)
+
+
+def test_who_tells_different_members_different_sums_is_named_at_that_step(tmp_path, monkeypatch):
+    federation = federation_of(tmp_path)
+    true = Broadcast.__init__
+
+    def two_faced(self, mesh):
+        true(self, mesh)
+        if mesh.me == 1:
+            self._mesh = TwoFaced(self, mesh, step=1)
+
+    monkeypatch.setattr(Broadcast, "__init__", two_faced)
+    ended = federation.take_part(seeds=False)
+    faces = [member.face for member in federation.seat("north").charter.members]
+    for name in ("north", "east"):
+        assert isinstance(ended[name], Equivocation)
+        assert str(ended[name]).startswith("south told different members different things, and signed both")
+        story = federation.story(name)
+        assert (len(story.sums), len(story.events)) == (1, 2)
+        # whoever has the plan can check the record
+        last = json.loads((federation.home(name) / "record.jsonl").read_text().splitlines()[-1])
+        evidence = Evidence.from_plain(last["entry"]["fact"]["evidence"])
+        assert [evidence.convicts(face) for face in faces] == [False, True, False]
+
+
+def test_weights_that_differ_at_the_end_are_told_to_everybody(tmp_path, monkeypatch):
+    federation = federation_of(tmp_path)
+    true = runner.train
+
+    def drifting(*given, **named):
+        trained = true(*given, **named)
+        return replace(trained, weights=trained.weights + (given[3]._sum.local == (1,)) * 1e-9)
+
+    monkeypatch.setattr(runner, "train", drifting)
+    with pytest.warns(UserWarning, match="ended with other weights than this member") as told:
+        federation.take_part()
+    differs = {"north": "south", "south": "north, east", "east": "south"}
+    assert sorted(str(one.message).partition(" ended")[0] for one in told) == sorted(differs.values())
+    for name, others in differs.items():
+        assert status_of(federation.seat(name)).words == f"finished, with other weights than {others}"
+    monkeypatch.undo()
+    federation = federation_of(tmp_path / "same")
+    for name in federation.take_part():
+        assert status_of(federation.seat(name)).words == "finished"
 
 
 def test_a_record_that_was_altered_is_not_read(tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -48,18 +48,36 @@ class Aggregation(Protocol):
     @property
     def traffic(self) -> Traffic: ...
 
-    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
-        """What every member has to say to all, by its number; `messages` are those of the local members."""
+    def tell(self, messages: Sequence[bytes], largest: int = 1 << 20) -> tuple[bytes, ...]:
+        """What every member has to say to all, by its number; `messages` are those of the local members.
+
+        Nobody goes on before it is known that everybody heard the same.
+        """
+        ...
+
+    def pass_on(self, outgoing: Mapping[int, bytes], senders: Sequence[int], largest: int) -> dict[int, bytes]:
+        """One round of messages between pairs, for this process's only member."""
         ...
 
     def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
         """The sum over all members, opened to all of them. `values` has a row for each local member.
 
-        With `joint`, a whole number that nobody knows is added to every coordinate before the sum is opened.
+        With `joint`, a whole number that nobody knows is added to every coordinate before the sum is opened. The sum is
+        returned when it is known that all members have the same.
         """
         ...
 
     def close(self) -> None: ...
+
+
+class Witnessed(Aggregation, Protocol):
+    """A secure sum that every member testifies to."""
+
+    def witnessed_sum(
+        self, values: Whole, joint: JointSampler | None, witness: Callable[[Whole], bytes]
+    ) -> tuple[Whole, tuple[bytes, ...]]:
+        """The sum, and what every member's `witness` says of it, in as many bytes for all."""
+        ...
 
 
 class InTheOpen:
@@ -75,8 +93,11 @@ class InTheOpen:
         self.traffic = Traffic()
         self._stream = stream
 
-    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
+    def tell(self, messages: Sequence[bytes], largest: int = 1 << 20) -> tuple[bytes, ...]:
         return tuple(messages)
+
+    def pass_on(self, outgoing: Mapping[int, bytes], senders: Sequence[int], largest: int) -> dict[int, bytes]:
+        raise ValueError("all members are in this process: they have no messages for each other.")
 
     def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
         total: Whole = np.asarray(values, dtype=np.int64).sum(axis=0)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from sordino.federation.aggregation import Aggregation
-from sordino.federation.identifiers import Identifiers, common_identifiers
+from sordino.federation.identifiers import Identifiers, common_identifiers, distinct
 from sordino.federation.plan import FederationPlan
+
+_COINS = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,13 +22,11 @@ class Agreement:
     coins: bytes
 
 
-def agree(
-    plan: FederationPlan, aggregation: Aggregation, identifiers: Sequence[Identifiers | None] | None = None
-) -> Agreement:
+def agree(plan: FederationPlan, aggregation: Aggregation, identifiers: Identifiers | None = None) -> Agreement:
     """Compare plans with all members, and identifiers where owners have them; a sentence says who does not fit.
 
-    `identifiers` has an entry for each local member. Two owners with a common one are refused: their record would count
-    twice, and be protected half as well.
+    `identifiers` are this member's own. Two owners with a common one are refused: their record would count twice, and
+    be protected half as well. So would a record that one owner has twice.
     """
     trust = plan.trust
     if aggregation.members != trust.members:
@@ -42,23 +41,35 @@ def agree(
             f"{needed}: connect with a threshold of at least {needed}."
         )
     plan.require_room(aggregation.limit)
-    digest = plan.digest.encode()
-    heard = aggregation.tell([digest + os.urandom(32) for _ in aggregation.local])
-    others = [_name(plan, i) for i, message in enumerate(heard) if message[:-32] != digest]
+    digest, mine = plan.digest.encode(), None if identifiers is None else distinct(identifiers)
+    own = digest + bytes([mine is not None])
+    heard = aggregation.tell([own + os.urandom(_COINS) for _ in aggregation.local])
+    others = [_name(plan, i) for i, message in enumerate(heard) if message[: len(digest)] != digest]
     if others:
         raise ValueError(
             f"{', '.join(others)} follow another plan: owners, bounds, schema, budget, method and versions must be the "
             "same for all; compare the plans' files. No record was touched."
         )
-    given = [None] * len(aggregation.local) if identifiers is None else list(identifiers)
-    shared = common_identifiers(aggregation, given, [owner.records for owner in plan.owners])
-    pairs = [f"{_name(plan, i)} and {_name(plan, j)} ({count})" for (i, j), count in shared.items() if count]
-    if pairs:
-        raise ValueError(
-            f"some records belong to two owners: {', '.join(pairs)}. A person in both would be protected half as well; "
-            "agree on who keeps which record. No record was touched."
-        )
+    comparing = [i for i in range(trust.owners) if heard[i][len(digest) :][:1] == b"\1"]
+    if comparing:
+        _require_own_records(plan, aggregation, mine, comparing)
     return Agreement(plan, aggregation, blake2b(b"".join(heard), digest_size=32, person=b"common coins").digest())
+
+
+def _require_own_records(
+    plan: FederationPlan, aggregation: Aggregation, mine: list[bytes] | None, comparing: list[int]
+) -> None:
+    """No two owners have the same record. A pair learns how many they share, the others only that there are some."""
+    counts = common_identifiers(aggregation, mine, comparing, [owner.records for owner in plan.owners])
+    shared = {peer: count for peer, count in counts.items() if count}
+    heard = aggregation.tell([bytes([bool(shared)])])
+    pairs = [f"{_name(plan, peer)} ({count})" for peer, count in shared.items()]
+    others = [_name(plan, i) for i, message in enumerate(heard) if message != b"\0"]
+    why = "A person in both would be protected half as well; agree on who keeps which record. No record was used."
+    if pairs:
+        raise ValueError(f"some records here belong to another owner as well: {', '.join(pairs)}. {why}")
+    if others:
+        raise ValueError(f"some records belong to two owners, {', '.join(others)}, who know how many. {why}")
 
 
 def _name(plan: FederationPlan, member: int) -> str:

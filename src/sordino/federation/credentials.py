@@ -6,7 +6,10 @@ import hashlib
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sordino.identity import Identity
 
 
 def common_name(member: int) -> str:
@@ -26,6 +29,12 @@ class Credentials:
     key: Path
     authority: Path
     pins: tuple[str, ...] = ()
+
+    def identity(self) -> Identity:
+        """Who signs with the key of the connections."""
+        from sordino.identity import Face, Identity, read_key
+
+        return Identity(self.key.parent, read_key(self.key), Face(self.certificate.read_text()))
 
     def context(self, purpose: ssl.Purpose) -> ssl.SSLContext:
         """TLS 1.3, with a certificate required of both sides."""

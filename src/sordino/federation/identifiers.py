@@ -1,9 +1,10 @@
 r"""Do two owners hold the same record? Counted without showing identifiers (Huberman, Franklin and Hogg 1999).
 
-Owner i hashes each identifier x to a point H(x) of Curve25519, raises it to its secret key a_i and tells the sorted
-result. Everybody raises everybody else's points to its own key and tells them sorted again. As H(x)^(a_i a_j) is the
-same from either side, equal points of the two lists are common identifiers. What is learnt is how many there are for
-each pair of owners, not which; lists are filled up to the owners' public numbers of records.
+Owners i and j each take a new secret key for this pair alone. i hashes each of its identifiers x to a point H(x) of
+Curve25519, raises it to its key a and sends j the sorted result; j raises what it got to its own key b and sends it
+back sorted, and the other way round. As H(x)^(a b) is the same from either side, equal points of the two lists are
+common identifiers. Both learn how many there are, not which; nobody else learns anything. Lists are filled up to the
+owners' public numbers of records.
 
 This protects against owners who follow the protocol: one that fills in guesses instead of its own identifiers learns
 how many of its guesses another owner has.
@@ -14,11 +15,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from itertools import combinations
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from sordino.federation.aggregation import Aggregation
+from sordino.federation.mesh import Refused
 
 _P = 2**255 - 19
 _A = 486662
@@ -27,49 +28,59 @@ _POINT = 32
 Identifiers = Iterable[str | int | bytes]
 
 
+def distinct(identifiers: Identifiers) -> list[bytes]:
+    """The identifiers, if no two records of this owner have the same."""
+    found = [one if isinstance(one, bytes) else str(one).encode() for one in identifiers]
+    again = len(found) - len(set(found))
+    if again:
+        raise ValueError(
+            f"{again} of {len(found)} records have an identifier that an earlier record has: a person with k records "
+            "is protected k times less well. Keep one record of each, or name another column; nothing was compared."
+        )
+    return found
+
+
 def common_identifiers(
-    aggregation: Aggregation, given: Sequence[Identifiers | None], records: Sequence[int]
-) -> dict[tuple[int, int], int]:
-    """How many identifiers each pair of owners shares. `given` is for the local members, None where there are none.
+    aggregation: Aggregation, mine: Sequence[bytes] | None, owners: Sequence[int], records: Sequence[int]
+) -> dict[int, int]:
+    """How many identifiers this member shares with each other one of `owners`; `mine` is None for who is not one.
 
-    `records` are the public sizes of all owners' lists.
+    `records` are the public sizes of all owners' lists. All members call this, and only pairs send each other anything.
     """
-    keys = [X25519PrivateKey.generate() for _ in given]
-    local = list(zip(aggregation.local, keys, given, strict=True))
-    lists = aggregation.tell([_first(key, some, records, member) for member, key, some in local])
-    for told in lists:
-        if len(told) % _POINT:
-            raise ValueError("a member sent a malformed list of identifiers: it runs another version.")
-    answers = aggregation.tell([b"".join(_raised(key, told) for told in lists) for _, key, _ in local])
-    ends = [sum(map(len, lists[: j + 1])) for j in range(len(lists))]
-    shared = {}
-    for i, j in combinations(range(len(records)), 2):
-        # i's points raised by j, and j's points raised by i
-        one = answers[j][ends[i] - len(lists[i]) : ends[i]]
-        other = answers[i][ends[j] - len(lists[j]) : ends[j]]
-        shared[i, j] = len(set(_points(one)) & set(_points(other)))
-    return shared
+    (me,) = aggregation.local
+    peers = [] if mine is None else [owner for owner in owners if owner != me]
+    points = b"" if mine is None else _points_of(mine, records[me])
+    largest = _POINT * max(records)
+    keys = {peer: X25519PrivateKey.generate() for peer in peers}
+    told = aggregation.pass_on({peer: _raised(keys[peer], points, me) for peer in peers}, peers, largest)
+    twice = {peer: _raised(keys[peer], _list(told[peer], records[peer], peer), peer) for peer in peers}
+    back = aggregation.pass_on(twice, peers, largest)
+    return {peer: len(set(_split(_list(back[peer], records[me], peer))) & set(_split(twice[peer]))) for peer in peers}
 
 
-def _first(key: X25519PrivateKey, identifiers: Identifiers | None, records: Sequence[int], member: int) -> bytes:
-    if identifiers is None:
-        return b""
-    points = {_hashed(_bytes(identifier)) for identifier in identifiers}
-    points |= {_hashed(os.urandom(32)) for _ in range(records[member] - len(points))}
-    return _raised(key, b"".join(points))
+def _points_of(identifiers: Sequence[bytes], records: int) -> bytes:
+    if len(identifiers) > records:
+        raise ValueError(f"there are more identifiers than the {records} records that the plan says in public.")
+    points = [_hashed(identifier) for identifier in identifiers]
+    return b"".join([*points, *(_hashed(os.urandom(32)) for _ in range(records - len(points)))])
 
 
-def _raised(key: X25519PrivateKey, points: bytes) -> bytes:
+def _list(content: bytes, records: int, peer: int) -> bytes:
+    if len(content) != _POINT * records:
+        raise Refused(f"member {peer} sent a malformed list of identifiers: it runs another plan or version.")
+    return content
+
+
+def _raised(key: X25519PrivateKey, points: bytes, member: int) -> bytes:
     # sorted by their values, which are as good as random, they say nothing of the order they came in
-    return b"".join(sorted(key.exchange(X25519PublicKey.from_public_bytes(point)) for point in _points(points)))
+    try:
+        return b"".join(sorted(key.exchange(X25519PublicKey.from_public_bytes(point)) for point in _split(points)))
+    except ValueError:
+        raise Refused(f"member {member} sent a list of identifiers with a point that is none.") from None
 
 
-def _points(content: bytes) -> list[bytes]:
+def _split(content: bytes) -> list[bytes]:
     return [content[start : start + _POINT] for start in range(0, len(content), _POINT)]
-
-
-def _bytes(identifier: str | int | bytes) -> bytes:
-    return identifier if isinstance(identifier, bytes) else str(identifier).encode()
 
 
 def _hashed(identifier: bytes) -> bytes:

@@ -6,19 +6,20 @@ questions, without records, noise or messages, and the first question that the r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.federation.aggregation import Aggregation, Whole
+from sordino.federation.aggregation import Whole, Witnessed
 from sordino.federation.agreement import Agreement
+from sordino.federation.charter import Charter
 from sordino.federation.joint import JointSampler
-from sordino.federation.mesh import Traffic
+from sordino.federation.mesh import Refused, Traffic
 from sordino.federation.party import Asked, RecordHolder, Server, query_batch
-from sordino.federation.pending import Contribution, KeptSampler, Pending
-from sordino.federation.record import Record, pack
+from sordino.federation.pending import LOST, Contribution, KeptSampler, Pending
+from sordino.federation.record import Fact, Record, pack, proof_of, unsigned
 from sordino.oracle.allowed import allow
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch
@@ -34,9 +35,11 @@ Array = NDArray[np.float64]
 class RecordedSum:
     """A secure sum whose every opening is announced and kept in the record."""
 
-    def __init__(self, inner: Aggregation, record: Record, pending: Pending, again: bool) -> None:
+    def __init__(
+        self, inner: Witnessed, charter: Charter, record: Record, pending: Pending, again: bool = False
+    ) -> None:
         """`again` says that all members still have the joint noise of the step that was cut off."""
-        self._inner, self._record, self._pending = inner, record, pending
+        self._inner, self._charter, self._record, self._pending = inner, charter, record, pending
         self._again = again
         self._step = 0
         self.event: Event | None = None
@@ -66,8 +69,11 @@ class RecordedSum:
     def traffic(self) -> Traffic:
         return self._inner.traffic
 
-    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
-        return self._inner.tell(messages)
+    def tell(self, messages: Sequence[bytes], largest: int = 1 << 20) -> tuple[bytes, ...]:
+        return self._inner.tell(messages, largest)
+
+    def pass_on(self, outgoing: Mapping[int, bytes], senders: Sequence[int], largest: int) -> dict[int, bytes]:
+        return self._inner.pass_on(outgoing, senders, largest)
 
     @property
     def knows(self) -> bool:
@@ -90,22 +96,53 @@ class RecordedSum:
         if self.knows:
             return self.recall()
         assert self.event is not None
-        step, event = self._step, to_json(self.event)
+        step, event, story = self._step, to_json(self.event), self._record.story
+        if self._pending.lacks(story):
+            raise Refused(f"this member stops: {LOST}.")
         kept = self._pending.at(step)
         if kept is None:
             kept = Contribution(step, np.asarray(values, dtype=np.int64))
             self._pending.keep(kept)
-        if self._record.story.in_flight is False:
-            self._record.append("opening", {"step": step, "event": event})
+        if not story.in_flight:
+            self._record.append("opening", {"step": step, "event": event, "commitment": kept.commitment})
         sampler = None
         if joint is not None:
             again = self._again and kept.shares is not None
             sampler = cast(JointSampler, KeptSampler(joint, self._pending, again))
-        total = self._inner.open_sum(kept.values, sampler)
-        self._record.append("opened", {"step": step, "event": event, "sum": pack(total)})
+
+        def witness(total: Whole) -> bytes:
+            return bytes.fromhex(self._record.signature(self._see(step, event, total)))
+
+        total, signatures = self._inner.witnessed_sum(kept.values, sampler, witness)
+        self._open(step, [signature.hex() for signature in signatures])
         self._again = False
         self._step += 1
         return total
+
+    def _see(self, step: int, event: Fact, total: Whole) -> Fact:
+        """The sum in the record; a second attempt of a step must open the sum of the first."""
+        packed, before = pack(total), self._record.story.seen_at(step)
+        if before is None:
+            self._record.append("seen", {"step": step, "event": event, "sum": packed})
+        elif before["sum"] != packed:
+            raise Refused(
+                f"step {step + 1} opened another sum than before it was cut off: a member did not add the same numbers "
+                "again. This sum was not signed; agree on a new plan."
+            )
+        seen = self._record.story.seen_at(step)
+        assert seen is not None
+        return seen
+
+    def _open(self, step: int, signatures: list[str]) -> None:
+        seen = self._record.story.seen_at(step)
+        assert seen is not None
+        faces = [member.face for member in self._charter.members]
+        missing = unsigned(proof_of(seen, signatures), faces, self._charter.digest)
+        if missing:
+            raise Refused(
+                f"member {', '.join(map(str, missing))} did not sign the sum of step {step + 1}; it was not used."
+            )
+        self._record.append("opened", {"step": step, "signatures": signatures})
 
     def close(self) -> None:
         self._inner.close()

@@ -1,7 +1,8 @@
 """The start of a session: the same plan, accepted by all, and one story of what was opened before.
 
-Steps are taken in lock step, so the members' records differ by at most the last sum. Who missed it takes it from the
-signed line of one who has it; nothing is opened a second time.
+Steps are taken in lock step, so the members' records differ by at most the last sum, and that only in everybody's
+signatures of it: a member that signed a sum had it in its own record before. So nobody takes a sum from anybody. Who
+was cut off before it had all signatures takes these from one who has them; nothing is opened a second time.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import numpy as np
 
 from sordino.federation.aggregation import Aggregation
 from sordino.federation.charter import Charter
-from sordino.federation.pending import Pending
-from sordino.federation.record import Record, require_signed, unpack
+from sordino.federation.mesh import Refused
+from sordino.federation.pending import LOST, Pending
+from sordino.federation.record import Fact, Record, proof_of, unsigned
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,6 @@ class Meeting:
     """Whether any member draws known noise."""
     again: bool
     """Whether all members still have the joint noise of the step that was cut off."""
-
-
-class Refused(ValueError):
-    """A member does not fit the others; all of them say so."""
 
 
 def meet(
@@ -56,7 +54,7 @@ def _meet(
         {
             "charter": charter.digest,
             "acceptance": acceptance,
-            "opened": len(story.sums),
+            "proof": story.proof,
             "coins": story.coins,
             "seeded": seeded or story.seeded,
             "met": {str(member): head for member, head in story.met.items()},
@@ -67,24 +65,27 @@ def _meet(
     coins = {message["coins"] for message in heard} - {""}
     if len(coins) > 1:
         raise Refused("the members' records belong to different runs: every member needs the folder of the same run.")
-    low, high = min(m["opened"] for m in heard), max(m["opened"] for m in heard)
-    again = _joint_again(charter, heard, high)
+    opened = [_opened(charter, member, message["proof"]) for member, message in enumerate(heard)]
+    low, high = min(opened), max(opened)
 
     complaint = ""
-    # lock step: whoever lags by more than one sum has lost what it once had
-    if len(story.sums) < high - 1 or not all(record.extends(m["met"].get(str(me), "")) for m in heard):
+    # lock step: whoever lags by more than one sum, or has not seen what it signed, has lost what it once had
+    behind = len(story.sums) < high - (story.seen_at(high - 1) is not None)
+    if behind or not all(record.extends(m["met"].get(str(me), "")) for m in heard):
         complaint = (
             "its record is missing or was put back to an earlier state, so what it added to the last sum is not known; "
             "restore the folder, or agree on a new plan"
         )
+    elif len(story.sums) == high and pending.lacks(story):
+        complaint = LOST
     common = hashlib.sha256(b"".join(np.asarray(total, dtype="<i8").tobytes() for total in story.sums[:low]))
-    answers = talk(
-        aggregation, charter, {"complaint": complaint, "common": common.hexdigest(), "lines": story.lines[low:]}
-    )
+    answers = talk(aggregation, charter, {"complaint": complaint, "common": common.hexdigest()})
     require_no_complaint(charter, answers)
     if len({answer["common"] for answer in answers}) > 1:
         raise Refused("the members' records contradict each other on sums that were opened: compare them by hand.")
-    _learn(charter, record, answers, low, high)
+    again = _joint_again(charter, heard, high)
+    if len(story.sums) < high:
+        _take_signatures(record, heard[opened.index(high)]["proof"])
     return Meeting(next(iter(coins), ""), any(m["seeded"] for m in heard), again)
 
 
@@ -95,7 +96,7 @@ def talk(aggregation: Aggregation, charter: Charter, message: dict[str, Any]) ->
     for content, member in zip(heard, charter.members, strict=True):
         try:
             plain = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             plain = None
         if not isinstance(plain, dict) or plain.keys() != message.keys():
             raise Refused(f"{member.name} sent a message that this version does not know: install the same versions.")
@@ -103,13 +104,19 @@ def talk(aggregation: Aggregation, charter: Charter, message: dict[str, Any]) ->
     return found
 
 
-def be_ready(charter: Charter, me: int, aggregation: Aggregation, record: Record, complaint: str, seeded: bool) -> None:
-    """The last word before the first step: everybody has opened its records, and notes where the others' ends."""
-    answers = talk(aggregation, charter, {"complaint": complaint, "head": record.head})
-    if complaint:
-        return
+def require_ready(charter: Charter, aggregation: Aggregation, failure: Exception | None, what: str) -> None:
+    """Everybody could do its part alone. Who could not reads why; the others only that it could not."""
+    complaint = "" if failure is None else f"its {what}; it knows why"
+    answers = talk(aggregation, charter, {"complaint": complaint})
+    if failure is not None:
+        raise failure
     require_no_complaint(charter, answers)
-    heads = {str(member): answer["head"] for member, answer in enumerate(answers) if member != me}
+
+
+def note_heads(charter: Charter, me: int, aggregation: Aggregation, record: Record, seeded: bool) -> None:
+    """The last word before the first step: everybody notes where the others' records end."""
+    answers = talk(aggregation, charter, {"head": record.head})
+    heads = {str(member): str(answer["head"]) for member, answer in enumerate(answers) if member != me}
     record.append("met", {"heads": heads, "seeded": seeded})
 
 
@@ -147,21 +154,25 @@ def _joint_again(charter: Charter, heard: Sequence[dict[str, Any]], step: int) -
     return all(drawn)
 
 
-def _learn(charter: Charter, record: Record, answers: Sequence[dict[str, Any]], low: int, high: int) -> None:
-    """Every sum that some member has and this one does not, from the lines their owners signed."""
-    for step in range(low, high):
-        lines = {i: a["lines"][step - low] for i, a in enumerate(answers) if len(a["lines"]) > step - low}
-        sums = set()
-        for member, line in lines.items():
-            name = charter.members[member].name
-            require_signed(line, charter.members[member].face, charter.digest, f"what {name} sent of its record")
-            if line["fact"].get("step") != step:
-                raise Refused(f"{name} sent another step of its record than it was asked for.")
-            sums.add(unpack(line["fact"]["sum"]).tobytes())
-        if len(sums) != 1:
-            raise Refused(f"the members' records contradict each other on step {step + 1}: compare them by hand.")
-        if step == len(record.story.sums):
-            member, line = next(iter(lines.items()))
-            fact = line["fact"]
-            learnt = {"step": step, "event": fact["event"], "sum": fact["sum"], "from": member, "line": line}
-            record.append("learnt", learnt)
+def _opened(charter: Charter, member: int, proof: Any) -> int:
+    """How many sums a member has opened, by everybody's signatures of the last one."""
+    if proof is None:
+        return 0
+    faces = [one.face for one in charter.members]
+    fits = isinstance(proof, dict) and proof.keys() == {"step", "event", "sum", "signatures"}
+    if not fits or not isinstance(proof["step"], int) or unsigned(proof, faces, charter.digest):
+        raise Refused(
+            f"{charter.members[member].name} claims a sum that not every member signed; nothing of it was taken."
+        )
+    return int(proof["step"]) + 1
+
+
+def _take_signatures(record: Record, proof: Fact) -> None:
+    """Everybody's signatures of the sum that this member has seen, and was cut off before it had them all."""
+    seen = record.story.seen_at(proof["step"])
+    if seen is None or proof_of(seen, proof["signatures"]) != proof:
+        raise Refused(
+            f"this record holds another sum of step {proof['step'] + 1} than the one that this member signed: it was "
+            "altered; restore the folder, or agree on a new plan."
+        )
+    record.append("opened", {"step": proof["step"], "signatures": proof["signatures"]})

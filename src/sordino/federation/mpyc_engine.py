@@ -1,7 +1,8 @@
-r"""A secure sum by MPyC (Schoenmakers), on our links.
+r"""A secure sum by Shamir's secret sharing, with MPyC's functions (Schoenmakers) on our links.
 
     round 1    every member shares its value among all, with polynomials of degree t
-    round 2    every member sends its share of the sum to t others, who then have t + 1 shares and the sum
+    round 2    members 0, .., t tell all their shares of the sum, which have it
+    round 3    everybody tells all what it heard in round 2, and nobody uses a sum before (`broadcast`)
 
 t members see t shares of each value, which are uniform, and the polynomial of the sum, whose other coefficients are
 uniform too: nothing but the sum. Nineteen coordinates share one element of the field of 2^1279 - 1, in lanes:
@@ -14,23 +15,23 @@ sums as well. Beside joint noise, whose products need a field of their own, coor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.federation.broadcast import Broadcast
 from sordino.federation.joint import JointSampler
-from sordino.federation.mesh import Traffic
-from sordino.federation.mpyc_joint import PRIME, MpycArithmetic
-from sordino.federation.mpyc_runtime import Engine, LoopMesh
+from sordino.federation.mesh import Mesh, Traffic
+from sordino.federation.mpyc_joint import PRIME, WORDS, MpycArithmetic
+from sordino.federation.sharing import Elements, Field, Sharing
 from sordino.federation.trust import Trust
 
 Whole = NDArray[np.int64]
 
 LANES = 19
 MODULUS = (1 << 1279) - 1
-_BYTES = 160
+_WIDE = Field(MODULUS, 160)
 _LANE = 1 << 63
 _OFFSET = sum(_LANE << (64 * lane) for lane in range(LANES))
 
@@ -40,7 +41,7 @@ class MpycAggregation:
 
     limit = 1 << 62
 
-    def __init__(self, mesh: LoopMesh, tolerates: int) -> None:
+    def __init__(self, mesh: Mesh, tolerates: int) -> None:
         if not 1 <= tolerates < mesh.members:
             raise ValueError(
                 f"{mesh.members} members and {tolerates} who may pool what they saw: between 1 and {mesh.members - 1} "
@@ -51,14 +52,12 @@ class MpycAggregation:
         self.local = (mesh.me,)
         self.holders = tuple(range(mesh.members))
         self.tolerates = tolerates
-        self._engine = Engine(mesh, tolerates)
-        from mpyc import finfields
-
-        self._wide: Any = finfields.GF(MODULUS)
-        self._array: Any = finfields.GF(PRIME).array
+        self._broadcast = Broadcast(mesh)
+        self._lanes = Sharing(mesh, self._broadcast, tolerates, _WIDE)
+        self._words = Sharing(mesh, self._broadcast, tolerates, WORDS)
 
     @staticmethod
-    def among(trust: Trust, mesh: LoopMesh) -> MpycAggregation:
+    def among(trust: Trust, mesh: Mesh) -> MpycAggregation:
         """For the members and the coalitions of `trust`; parts are hidden from every single member in any case."""
         return MpycAggregation(mesh, max(1, trust.coalition(range(trust.members))))
 
@@ -66,51 +65,41 @@ class MpycAggregation:
     def traffic(self) -> Traffic:
         return self._mesh.traffic
 
-    def tell(self, messages: Sequence[bytes]) -> tuple[bytes, ...]:
+    def tell(self, messages: Sequence[bytes], largest: int = 1 << 20) -> tuple[bytes, ...]:
         (message,) = messages
-        others = [i for i in range(self.members) if i != self._mesh.me]
-        heard = self._mesh.exchange(dict.fromkeys(others, message), others)
-        return tuple(message if i == self._mesh.me else heard[i] for i in range(self.members))
+        return self._broadcast.tell(message, largest)
+
+    def pass_on(self, outgoing: Mapping[int, bytes], senders: Sequence[int], largest: int) -> dict[int, bytes]:
+        return self._mesh.exchange(outgoing, senders, largest)
 
     def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
+        return self.witnessed_sum(values, joint, lambda total: b"")[0]
+
+    def witnessed_sum(
+        self, values: Whole, joint: JointSampler | None, witness: Callable[[Whole], bytes]
+    ) -> tuple[Whole, tuple[bytes, ...]]:
         (value,) = np.asarray(values, dtype=np.int64)
         flat = value.reshape(-1)
-        opened = self._summed(flat) if joint is None else self._with_noise(flat, joint)
-        return opened.reshape(value.shape)
+        total = (self._summed(flat) if joint is None else self._with_noise(flat, joint)).reshape(value.shape)
+        return total, self._broadcast.confirm(witness(total))
 
     def close(self) -> None:
         self._mesh.close()
 
     def _summed(self, value: Whole) -> Whole:
-        return unpacked(self._engine.run(self._open_lanes(packed(value))), value.size)
-
-    async def _open_lanes(self, elements: list[int]) -> list[int]:
-        self._take_round()
-        inputs = await self._engine.mpc.input([self._wide(element) for element in elements])
-        totals = [sum(column[1:], column[0]) for column in zip(*inputs, strict=True)]
-        self._take_round()
-        return [int(total.value) for total in await self._engine.mpc.output(totals)]
+        shares = self._shares_of_sum(self._lanes, np.array(packed(value), dtype=object))
+        return unpacked(self._lanes.heard(shares).tolist(), value.size)
 
     def _with_noise(self, value: Whole, joint: JointSampler) -> Whole:
-        arithmetic = MpycArithmetic(self._engine, self._mesh.me, self.tolerates, self.members, self._take_round)
-        held = self._engine.run(self._deal(value))
-        noise = joint.shares(value.size, arithmetic).astype(object)
-        opened = self._engine.run(self._open(held + noise))
+        shares = self._shares_of_sum(self._words, value.astype(object) % PRIME)
+        noise = joint.shares(value.size, MpycArithmetic(self._words)).astype(object)
+        opened = self._words.heard((shares + noise) % PRIME)
         total: Whole = np.where(opened > PRIME // 2, opened - PRIME, opened).astype(np.int64)
         return total
 
-    async def _deal(self, value: Whole) -> Any:
-        self._take_round()
-        inputs = await self._engine.mpc.input(self._array(value.astype(object)))
-        return sum(part.value for (part,) in inputs)
-
-    async def _open(self, shares: Any) -> Any:
-        self._take_round()
-        return (await self._engine.mpc.output(self._array(shares))).value
-
-    def _take_round(self) -> None:
-        # all members count alike: the number labels the messages of the next exchange
-        self.traffic.rounds += 1
+    def _shares_of_sum(self, sharing: Sharing, elements: Elements) -> Elements:
+        total: Elements = np.sum(sharing.dealt(elements, range(self.members)), axis=0) % sharing.field.prime
+        return total
 
 
 def packed(values: Whole) -> list[int]:
@@ -128,6 +117,6 @@ def packed(values: Whole) -> list[int]:
 
 def unpacked(elements: list[int], size: int) -> Whole:
     """The lanes again."""
-    raw = b"".join(((element + _OFFSET) % MODULUS).to_bytes(_BYTES, "little")[: 8 * LANES] for element in elements)
+    raw = b"".join(((element + _OFFSET) % MODULUS).to_bytes(_WIDE.width, "little")[: 8 * LANES] for element in elements)
     lanes = np.frombuffer(raw, dtype="<u8").astype(np.uint64) - np.uint64(_LANE)
     return lanes.view(np.int64)[:size].copy()

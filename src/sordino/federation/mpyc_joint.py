@@ -1,4 +1,4 @@
-r"""Draws from the table of `joint` that nobody sees, computed by MPyC on shares modulo p = 2^64 - 2^32 + 1.
+r"""Draws from the table of `joint` that nobody sees, computed on shares modulo p = 2^64 - 2^32 + 1.
 
 Coins. Each of t + 1 dealers shares omega^(c_i) with its own uniform c_i; the product is omega^c with a uniform c that
 no t members know. With omega = -1 it is the sign of a fair coin. With omega of order 2^k it holds k coins at once, the
@@ -18,122 +18,112 @@ where everything of l is linear. A sum of products is reshared once. Nothing is 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.federation.joint import COLUMN_BITS, GROUP, GROUPS, Words, table
-from sordino.federation.mpyc_runtime import Engine
+from sordino.federation.sharing import Elements, Field, Sharing
 
 PRIME = (1 << 64) - (1 << 32) + 1
+WORDS = Field(PRIME, 8)
 _HALF = (PRIME + 1) // 2
 _HIGH = 2  # bits of i; the others are j's
 _CHUNK = 1024  # coordinates at a time: the shares in flight stay within some 30 MB
 
-Object = NDArray[np.object_]
-
 
 class MpycArithmetic:
-    """Products and coins of one member, `dealers` of whom toss them."""
+    """Products and coins of one member, tossed by the first t + 1 of them."""
 
-    def __init__(self, engine: Engine, me: int, tolerates: int, members: int, take_round: Callable[[], None]) -> None:
+    def __init__(self, sharing: Sharing) -> None:
+        members, tolerates = sharing.mesh.members, sharing.degree
         if 2 * tolerates + 1 > members:
             raise ValueError(
                 f"{members} members and {tolerates} who may pool what they saw: products of shares, and with them "
                 f"joint noise, need at least {2 * tolerates + 1} members."
             )
-        from mpyc import finfields
-
-        self._engine, self._me = engine, me
+        self._sharing = sharing
         self._dealers = range(tolerates + 1)
-        self.array: Any = finfields.GF(PRIME).array
-        self._take_round = take_round
 
     def drawn(self, size: int, spacing: int) -> Words:
         """This member's shares of `size` draws from the table, times `spacing`."""
-        parts = [self._engine.run(_draw(min(_CHUNK, size - start), self)) for start in range(0, size, _CHUNK)]
+        parts = [_draw(min(_CHUNK, size - start), self) for start in range(0, size, _CHUNK)]
         shares: Words = (spacing * np.concatenate(parts) % PRIME).astype(np.uint64)
         return shares
 
-    async def roots(self, orders: list[int], size: int) -> Object:
+    def roots(self, orders: list[int], size: int) -> Elements:
         """A row of uniform powers of a root of unity, for each of these orders."""
         mine = np.zeros((len(orders), size), dtype=object)
-        if self._me in self._dealers:
+        if self._sharing.mesh.me in self._dealers:
             for row, order in zip(mine, orders, strict=True):
                 root = _root(order)
                 row[:] = [pow(root, secrets.randbelow(order), PRIME) for _ in range(size)]
-        self._take_round()
-        dealt = await self._engine.mpc.input(self.array(mine), senders=list(self._dealers))
-        product: Object = dealt[0][0].value
-        for (factor,) in dealt[1:]:
-            product = await self.products(product, factor.value)
+        product, *factors = self._sharing.dealt(mine, self._dealers)
+        for factor in factors:
+            product = self.products(product, factor)
         return product
 
-    async def products(self, a: Object, b: Object) -> Object:
-        return await self.reshared(a * b)
+    def products(self, a: Elements, b: Elements) -> Elements:
+        return self.reshared(a * b)
 
-    async def reshared(self, degree_2t: Object) -> Object:
-        """Shares of degree t again, after a sum of products (Gennaro, Rabin and Rabin 1998)."""
-        self._take_round()
-        shares: Object = (await self._engine.mpc._reshare(self.array(degree_2t))).value
-        return shares
+    def reshared(self, degree_2t: Elements) -> Elements:
+        """Shares of degree t again, after a sum of products."""
+        return self._sharing.reshared(degree_2t % PRIME)
 
 
-async def _draw(size: int, arithmetic: MpycArithmetic) -> Object:
+def _draw(size: int, arithmetic: MpycArithmetic) -> Elements:
     orders = [1 << GROUP] * GROUPS + [2] * COLUMN_BITS
-    drawn = await arithmetic.roots(orders, size)
-    q, reached = await _first_ones(drawn[:GROUPS], arithmetic)
+    drawn = arithmetic.roots(orders, size)
+    q, reached = _first_ones(drawn[:GROUPS], arithmetic)
     bits = (1 - drawn[GROUPS:]) * _HALF % PRIME
-    h = await one_hot(bits[:_HIGH], arithmetic)
-    low = await one_hot(bits[_HIGH:], arithmetic)
+    h = one_hot(bits[:_HIGH], arithmetic)
+    low = one_hot(bits[_HIGH:], arithmetic)
 
     second, gaps = _weights()
     U = linear(gaps, low).reshape(len(h), GROUPS, GROUP, size)
-    Z = await arithmetic.reshared((q[None] * U).sum(axis=2))
-    W = await arithmetic.reshared((reached[None] * Z).sum(axis=1))
-    return await arithmetic.reshared((h * (linear(second, low) + W)).sum(axis=0))
+    Z = arithmetic.reshared((q[None] * U).sum(axis=2))
+    W = arithmetic.reshared((reached[None] * Z).sum(axis=1))
+    return arithmetic.reshared((h * (linear(second, low) + W)).sum(axis=0))
 
 
-async def _first_ones(x: Object, arithmetic: MpycArithmetic) -> tuple[Object, Object]:
+def _first_ones(x: Elements, arithmetic: MpycArithmetic) -> tuple[Elements, Elements]:
     """One-hot vectors of the lowest digit that is one, in every group; and whether those before it are all zero."""
     powers = [x]
     for _ in range(GROUP - 1):
-        powers.append(await arithmetic.products(powers[-1], powers[-1]))
+        powers.append(arithmetic.products(powers[-1], powers[-1]))
     # P_0 = 1, P_1, .., P_k
     zeros = [np.ones_like(x), (1 + powers.pop()) * _HALF % PRIME]
     while powers:
-        zeros.append(await arithmetic.products(zeros[-1], (1 + powers.pop()) * _HALF % PRIME))
+        zeros.append(arithmetic.products(zeros[-1], (1 + powers.pop()) * _HALF % PRIME))
     q = np.stack([before - after for before, after in pairwise(zeros)], axis=1)
     reached = [zeros[0][:1], zeros[-1][:1]]
     for group in range(1, GROUPS - 1):
-        reached.append(await arithmetic.products(reached[-1], zeros[-1][group : group + 1]))
+        reached.append(arithmetic.products(reached[-1], zeros[-1][group : group + 1]))
     return q, np.concatenate(reached)
 
 
-async def one_hot(bits: Object, arithmetic: MpycArithmetic) -> Object:
+def one_hot(bits: Elements, arithmetic: MpycArithmetic) -> Elements:
     """2^k rows from k bits; row c is 1 where the bits spell c, the first of them highest."""
     if len(bits) == 1:
         return np.concatenate([1 - bits, bits])
     half = len(bits) // 2
-    high, low = await one_hot(bits[:half], arithmetic), await one_hot(bits[half:], arithmetic)
+    high, low = one_hot(bits[:half], arithmetic), one_hot(bits[half:], arithmetic)
     # rows and columns of the outer product add up to the factors, so its last row and column need no product
-    inner = await arithmetic.products(high[:-1, None], low[None, :-1])
+    inner = arithmetic.products(high[:-1, None], low[None, :-1])
     rows = np.concatenate([inner, high[:-1, None] - inner.sum(axis=1)[:, None]], axis=1)
     last = low[None] - rows.sum(axis=0)[None]
     return np.concatenate([rows, last]).reshape(-1, bits.shape[-1]) % PRIME
 
 
-def linear(weights: NDArray[np.float64], shares: Object) -> Object:
+def linear(weights: NDArray[np.float64], shares: Elements) -> Elements:
     """weights @ shares for small whole weights, exactly: shares in three limbs, so that no sum exceeds 2^53."""
     words = shares.astype(np.uint64)
     limbs = [(words >> np.uint64(shift)) & np.uint64((1 << 22) - 1) for shift in (0, 22, 44)]
     low, middle, high = ((weights @ limb.astype(np.float64)).astype(np.int64) for limb in limbs)
-    total: Object = (low + (middle << 22)).astype(object) + (high.astype(object) << 44)
-    reduced: Object = total % PRIME
+    total: Elements = (low + (middle << 22)).astype(object) + (high.astype(object) << 44)
+    reduced: Elements = total % PRIME
     return reduced
 
 

@@ -7,14 +7,17 @@ repeating a step tells nobody anything new, and costs nothing.
 The joint part of noise is drawn by all members together. Its shares are kept too: either all members have theirs, and
 the sum is the same again; or none has, and nobody can have seen it; or some have, and then the step counts as opened.
 
-The file is for its owner's eyes: it holds an exact sum behind no more than the owner's own noise.
+The file is for its owner's eyes: it holds an exact sum behind no more than the owner's own noise. The record holds a
+commitment to it, which says nothing of the numbers; so a file that is missing, or is not the one of that step, is
+noticed, and the step is not opened with other numbers.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,11 +26,18 @@ from numpy.typing import NDArray
 
 from sordino import outputs
 from sordino.federation.joint import Words
+from sordino.federation.record import Story
 
 Whole = NDArray[np.int64]
 
 FILE = "pending"
 _KIND = outputs.Kind("a contribution", rb"\{", secret=True)
+LOST = (
+    "what it added to a step that was cut off, and may have been opened, is missing or not what it was (the file "
+    f"{FILE}); other numbers would open that step twice with different noise. Restore the folder, or agree on another "
+    "plan"
+)
+_SALT = 32
 
 
 class Drawer(Protocol):
@@ -43,9 +53,16 @@ class Contribution:
     step: int
     values: Whole
     shares: Words | None = None
+    salt: bytes = field(default_factory=lambda: os.urandom(_SALT))
+
+    @property
+    def commitment(self) -> str:
+        """For the record. The salt keeps others from trying out which numbers it stands for."""
+        return hashlib.sha256(self.salt + self.values.astype("<i8").tobytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
         parts = [
+            self.salt,
             self.values.astype("<i8").tobytes(),
             b"" if self.shares is None else self.shares.astype("<u8").tobytes(),
         ]
@@ -59,10 +76,11 @@ class Contribution:
         header = json.loads(head)
         if header["check"] != hashlib.sha256(data).hexdigest():
             raise ValueError("its checksum does not match.")
+        salt, data = data[:_SALT], data[_SALT:]
         size = 8 * int(np.prod(header["shape"]))
         values = np.frombuffer(data[:size], dtype="<i8").astype(np.int64).reshape(header["shape"])
         shares = np.frombuffer(data[size:], dtype="<u8").astype(np.uint64) if header["joint"] else None
-        return Contribution(header["step"], values, shares)
+        return Contribution(header["step"], values, shares, salt)
 
 
 class Pending:
@@ -82,6 +100,11 @@ class Pending:
 
     def at(self, step: int) -> Contribution | None:
         return self.kept if self.kept is not None and self.kept.step == step else None
+
+    def lacks(self, story: Story) -> bool:
+        """Whether a step is under way, and this is not what was added to it."""
+        kept = self.at(len(story.sums))
+        return story.in_flight and (kept is None or kept.commitment != story.commitment)
 
     def keep(self, contribution: Contribution) -> None:
         outputs.write(self._path, contribution.to_bytes(), _KIND)
@@ -107,5 +130,5 @@ class KeptSampler:
             assert kept.shares is not None
             return kept.shares
         drawn = self.drawer.shares(size, arithmetic)
-        self.pending.keep(Contribution(kept.step, kept.values, drawn))
+        self.pending.keep(replace(kept, shares=drawn))
         return drawn

@@ -3,9 +3,9 @@
     began      with which plan, and the coins that all members share
     reserving  under which reference the owner's ledger is about to be charged, so that a run is charged once
     met        whom it met at the start of a session, and how far the others' records reached
-    opening    before anything leaves this member that others could open a sum with
-    opened     the sum, on the disk before it is used
-    learnt     a sum that this member missed, from the signed line of one that did not
+    opening    before anything leaves this member that others could open a sum with, with a commitment to what it adds
+    seen       the sum, on the disk before this member signs it: it signs one sum for a step, ever
+    opened     everybody's signatures of that sum, on the disk before it is used
     stopped    why a session ended early
     finished   the model and its certificate
 
@@ -19,7 +19,7 @@ import base64
 import fcntl
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -38,11 +38,11 @@ Whole = NDArray[np.int64]
 Fact = dict[str, Any]
 
 FILE, LOCK = "record.jsonl", "lock"
-_PURPOSE = "record"
+_PURPOSE, _SUM = "record", "sum"
 
 
 def journal_of(folder: Path, charter: str) -> Journal:
-    return Journal(folder / FILE, {"format": "sordino federation record", "version": 1, "charter": charter})
+    return Journal(folder / FILE, {"format": "sordino federation record", "version": 2, "charter": charter})
 
 
 @dataclass
@@ -52,10 +52,15 @@ class Story:
     coins: str = ""
     seeded: bool = False
     sums: list[Whole] = field(default_factory=list)
-    lines: list[Fact] = field(default_factory=list)
-    """The signed lines behind `sums`."""
+    """Signed by every member, as all of them know."""
     events: list[Event] = field(default_factory=list)
     """What each step that was begun is, whether it was opened or not."""
+    commitment: str = ""
+    """To what this member added to the last step that was begun."""
+    seen: Fact | None = None
+    """The last sum that this member saw and signed, with its step and event."""
+    proof: Fact | None = None
+    """All members' signatures of the last of `sums`."""
     met: dict[int, str] = field(default_factory=dict)
     sessions: int = 0
     reference: str | None = None
@@ -73,6 +78,9 @@ class Story:
         """Everything that was opened, or may have been; None for nothing."""
         return Composed(tuple(Counter(self.events).items())) if self.events else None
 
+    def seen_at(self, step: int) -> Fact | None:
+        return self.seen if self.seen is not None and self.seen["step"] == step else None
+
     def take(self, line: Fact) -> None:
         fact = line["fact"]
         self.last = fact["at"]
@@ -87,21 +95,27 @@ class Story:
             case "reserving":
                 self.reference = fact["reference"]
             case "opening":
-                self._note(fact["step"], fact["event"])
-            case "opened" | "learnt":
-                if fact["step"] != len(self.sums):
-                    raise ValueError(f"step {fact['step']} was recorded where step {len(self.sums)} comes next.")
-                self._note(fact["step"], fact["event"])
-                self.sums.append(unpack(fact["sum"]))
-                self.lines.append(line)
+                self._require_next(fact)
+                self.events.append(from_json(fact["event"]))
+                self.commitment = fact["commitment"]
+            case "seen":
+                self._require_next(fact)
+                self.seen = {key: fact[key] for key in ("step", "event", "sum")}
+            case "opened":
+                self._require_next(fact)
+                seen = self.seen_at(fact["step"])
+                if seen is None:
+                    raise ValueError(f"step {fact['step']} was recorded as opened, but its sum was not.")
+                self.sums.append(unpack(seen["sum"]))
+                self.proof = proof_of(seen, fact["signatures"])
             case "stopped":
                 self.stopped = fact["why"]
             case "finished":
                 self.finished = fact
 
-    def _note(self, step: int, event: Any) -> None:
-        if step == len(self.events):
-            self.events.append(from_json(event))
+    def _require_next(self, fact: Fact) -> None:
+        if fact["step"] != len(self.sums):
+            raise ValueError(f"step {fact['step']} was recorded where step {len(self.sums)} comes next.")
 
 
 class Record:
@@ -119,6 +133,10 @@ class Record:
     def extends(self, head: str) -> bool:
         """Whether this record once ended at `head`."""
         return head in self._checks
+
+    def signature(self, seen: Fact) -> str:
+        """This member's signature of a sum that it has seen."""
+        return self._identity.sign(_SUM, _stated(self._charter, proof_of(seen, [])))
 
     def append(self, kind: str, fact: Fact) -> Fact:
         """Signed, chained and on the disk when this returns."""
@@ -175,6 +193,25 @@ def require_signed(line: Any, face: Face, charter: str, what: str) -> None:
     fits = isinstance(line, dict) and isinstance(line.get("fact"), dict) and isinstance(line.get("signature"), str)
     if not fits or not face.signed(_PURPOSE, _signed(charter, line), line["signature"]):
         raise ValueError(f"{what} does not carry its owner's signature: it was altered, or is of another plan.")
+
+
+def proof_of(seen: Fact, signatures: Sequence[str]) -> Fact:
+    """What the members signed of a sum, in short, and their signatures in the order of the members."""
+    short = {"step": seen["step"], "event": seen["event"], "sum": wire.digest(seen["sum"])}
+    return {**short, "signatures": list(signatures)}
+
+
+def unsigned(proof: Fact, faces: Sequence[Face], charter: str) -> list[int]:
+    """The members whose signatures of a sum are missing or do not hold."""
+    signatures, content = proof["signatures"], _stated(charter, proof)
+    if len(signatures) != len(faces):
+        return list(range(len(faces)))
+    pairs = enumerate(zip(faces, signatures, strict=True))
+    return [member for member, (face, signature) in pairs if not face.signed(_SUM, content, str(signature))]
+
+
+def _stated(charter: str, proof: Fact) -> bytes:
+    return wire.digest({"charter": charter, **{key: proof[key] for key in ("step", "event", "sum")}}).encode()
 
 
 def _signed(charter: str, line: Fact) -> bytes:

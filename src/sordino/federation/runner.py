@@ -11,19 +11,22 @@ import errno
 import hashlib
 import re
 import ssl
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from sordino import outputs, wire
-from sordino.federation.aggregation import Aggregation
+from sordino.federation.aggregation import Aggregation, Witnessed
 from sordino.federation.agreement import agree
+from sordino.federation.broadcast import Equivocation
 from sordino.federation.charter import Charter
 from sordino.federation.credentials import Credentials
 from sordino.federation.lockstep import FederatedOracle, RecordedSum
-from sordino.federation.meeting import Refused, be_ready, meet, talk
-from sordino.federation.mesh import MemberLost
+from sordino.federation.meeting import meet, note_heads, require_ready, talk
+from sordino.federation.mesh import MemberLost, Refused
 from sordino.federation.party import RecordHolder, Server
 from sordino.federation.pending import Pending
 from sordino.federation.record import Record, held
@@ -33,6 +36,8 @@ from sordino.privacy.events import to_json
 from sordino.privacy.randomness import Randomness
 from sordino.sentences import COUNTS_PUBLIC, NO_STEP_TWICE, PLAN_OF_OWNERS, SCHEMA_PUBLIC, times
 from sordino.train import Trained, train
+
+T = TypeVar("T")
 
 _AUTHORITIES = "members.pem"
 
@@ -74,7 +79,7 @@ def run(
 
 def _session(
     seat: Seat,
-    aggregation: Aggregation,
+    aggregation: Witnessed,
     record: Record,
     pending: Pending,
     data: Path | None,
@@ -83,22 +88,27 @@ def _session(
 ) -> Trained:
     charter, plan = seat.charter, seat.charter.plan
     meeting = meet(charter, seat.number, aggregation, record, pending, seat.acceptance, seed is not None)
-    recorded = RecordedSum(aggregation, record, pending, meeting.again)
-    identifiers = None if data is None else _identifiers(charter, data)
-    agreement = agree(plan, recorded, [identifiers])
+    recorded = RecordedSum(aggregation, charter, record, pending, meeting.again)
+    identifiers, failure = _attempted(lambda: None if data is None else _identifiers(charter, data))
+    require_ready(charter, aggregation, failure, "identifiers could not be read")
+    agreement = agree(plan, recorded, identifiers)
     coins = meeting.coins or agreement.coins.hex()
     if not record.story.coins:
         record.append("began", {"coins": coins, "member": seat.number, "seeded": seed is not None})
-    party = _open_party(seat, aggregation, record, data, seed)
+    randomness = Randomness.system() if seed is None else Randomness.seeded(seed)
+    party, failure = _attempted(lambda: _open_party(seat, data, randomness))
+    require_ready(charter, aggregation, failure, "records could not be opened")
+    assert party is not None
+    note_heads(charter, seat.number, aggregation, record, seed is not None)
     oracle = FederatedOracle(replace(agreement, coins=bytes.fromhex(coins)), recorded, party)
-    randomness = replace(oracle.common_randomness(), is_seeded=meeting.seeded)
+    common = replace(oracle.common_randomness(), is_seeded=meeting.seeded)
     with _charged(record, ledger):
         trained = train(
             plan.problem,
             plan.budget,
             plan.method,
             oracle,
-            randomness,
+            common,
             plan.rows,
             assumed=_said(charter),
             notes=_notes(charter, record),
@@ -109,29 +119,24 @@ def _session(
     return trained
 
 
-def _open_party(
-    seat: Seat, aggregation: Aggregation, record: Record, data: Path | None, seed: int | None
-) -> RecordHolder | Server:
-    """This member's party, once everybody has theirs. The others are told only whether there is one."""
-    randomness = Randomness.system() if seed is None else Randomness.seeded(seed)
-    failure: Exception | None = None
-    party: RecordHolder | Server = Server(randomness)
-    if data is not None:
-        from sordino.federation.table import open_records
+def _attempted(task: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """What a member does alone, or why it could not: the others wait to hear whether it did."""
+    try:
+        return task(), None
+    except (ValueError, OSError) as error:
+        return None, error
 
-        try:
-            party = RecordHolder(open_records(seat.charter, seat.number, data), randomness)
-        except (ValueError, OSError) as error:
-            failure = error
-    complaint = "" if failure is None else "its records could not be opened; it knows why"
-    be_ready(seat.charter, seat.number, aggregation, record, complaint, seed is not None)
-    if failure is not None:
-        raise failure
-    return party
+
+def _open_party(seat: Seat, data: Path | None, randomness: Randomness) -> RecordHolder | Server:
+    if data is None:
+        return Server(randomness)
+    from sordino.federation.table import open_records
+
+    return RecordHolder(open_records(seat.charter, seat.number, data), randomness)
 
 
 def _finish(charter: Charter, aggregation: Aggregation, record: Record, trained: Trained) -> None:
-    """Nobody leaves before everybody has the last sum."""
+    """Nobody leaves before everybody has the last sum, and knows whether all ended with the same weights."""
     digest = hashlib.sha256(trained.weights.tobytes()).hexdigest()
     answers = talk(aggregation, charter, {"weights": digest})
     others = [m.name for m, a in zip(charter.members, answers, strict=True) if a["weights"] != digest]
@@ -146,6 +151,12 @@ def _finish(charter: Charter, aggregation: Aggregation, record: Record, trained:
             "differs": others,
         },
     )
+    if others:
+        warnings.warn(
+            f"{', '.join(others)} ended with other weights than this member, from the same sums: the guarantee holds "
+            "for each of them, but they are different models. Compare versions and processors before one is used.",
+            stacklevel=2,
+        )
 
 
 def _note_stop(record: Record, error: BaseException) -> None:
@@ -154,11 +165,14 @@ def _note_stop(record: Record, error: BaseException) -> None:
     # a sentence about this owner's own records stays out of what the others may read
     public = why if isinstance(error, MemberLost | Refused) else type(error).__name__
     # where the disk fails the record stands as it is: what went wrong first is what the user should read
+    fact = {"why": public, "event": None if event is None else to_json(event)}
+    if isinstance(error, Equivocation):
+        fact["evidence"] = error.evidence.to_plain()
     with suppress(OSError):
-        record.append("stopped", {"why": public, "event": None if event is None else to_json(event)})
+        record.append("stopped", fact)
 
 
-def _identifiers(charter: Charter, data: Path) -> list[str] | None:
+def _identifiers(charter: Charter, data: Path) -> list[bytes] | None:
     from sordino.federation.table import read_identifiers
 
     return read_identifiers(charter, data)
@@ -197,7 +211,7 @@ def _charged(record: Record, ledger: tuple[Path, str] | None) -> Iterator[None]:
 
 
 @contextmanager
-def _connected(seat: Seat, waiting: Waiting) -> Iterator[Aggregation]:
+def _connected(seat: Seat, waiting: Waiting) -> Iterator[Witnessed]:
     """Mutual TLS with all members, and the secure sum that the plan names."""
     from sordino.federation.mpyc_engine import MpycAggregation
     from sordino.federation.tls import TlsMesh
@@ -229,13 +243,14 @@ def _named(charter: Charter) -> Iterator[None]:
     """Members by their names in what is said about lost connections."""
     try:
         yield
-    except (MemberLost, PermissionError) as error:
+    except (MemberLost, PermissionError, Refused) as error:
 
         def names(match: re.Match[str]) -> str:
             return ", ".join(charter.members[int(number)].name for number in match[1].split(", "))
 
         sentence = re.sub(r"\bmember (\d+(?:, \d+)*)", names, str(error))
         after = " Start run again at all members: it goes on after the last sum that was opened."
-        raise type(error)(sentence + (after if isinstance(error, MemberLost) else "")) from None
+        error.args = (sentence + (after if isinstance(error, MemberLost) else ""),)
+        raise
     except ssl.SSLError as error:
         raise MemberLost(f"a connection was cut off because a message was damaged ({error.reason}).") from None

@@ -35,8 +35,9 @@ class Status:
     def words(self) -> str:
         if self.running:
             return "under way" if self.story.sessions else "waiting for the others"
-        if self.finished:
-            return "finished"
+        if self.story.finished is not None:
+            others = self.story.finished["differs"]
+            return f"finished, with other weights than {', '.join(others)}" if others else "finished"
         if self.story.stopped:
             return f"stopped: {self.story.stopped}"
         return "cut off; run goes on from here" if self.story.sessions else "not begun"

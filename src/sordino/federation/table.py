@@ -9,6 +9,7 @@ import numpy as np
 
 from sordino.budget import Relation
 from sordino.federation.charter import Charter
+from sordino.federation.identifiers import distinct
 from sordino.oracle import linear_oracle
 from sordino.problem import Problem
 from sordino.tabular.schema import ClassTarget, Schema
@@ -36,14 +37,20 @@ def open_records(charter: Charter, owner: int, data: Path) -> Any:
     return linear_oracle(encode_features(schema, table), targets, problem, plan.rows, plan.relation)
 
 
-def read_identifiers(charter: Charter, data: Path) -> list[str] | None:
+def read_identifiers(charter: Charter, data: Path) -> list[bytes] | None:
     """The column by which the owners compare records, where the plan names one."""
     from sordino.tabular.read import open_table
 
     if not charter.identifiers:
         return None
     column = open_table(data).read([charter.identifiers]).column(0)
-    return [str(value).strip() for value in column.to_pylist()]
+    found = ["" if value is None else str(value).strip() for value in column.to_pylist()]
+    if missing := found.count(""):
+        raise ValueError(
+            f"{missing} records have nothing in the column {charter.identifiers!r}, by which the owners tell records "
+            "apart: every record needs an identifier."
+        )
+    return distinct(found)
 
 
 def sorted_classes(schema: Schema) -> list[str]:
