@@ -193,7 +193,8 @@ def _walk(event: Event, count: int) -> Iterator[tuple[Event | None, int, float]]
             yield event, count, 0.0
 
 
-_KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
+KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Event)}
+"""The registry of all kinds: tests hold everybody who is handed an event to it."""
 
 
 def to_json(event: Event) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def to_json(event: Event) -> dict[str, Any]:
 
 def from_json(data: Any) -> Event:
     """The event that `to_json` wrote; a sentence for anything else."""
-    event = wire.from_plain(data, _KINDS)
+    event = wire.from_plain(data, KINDS)
     if not isinstance(event, Event):
-        raise ValueError(f"not a privacy event: a dictionary with a 'kind' among {', '.join(_KINDS)} is needed.")
+        raise ValueError(f"not a privacy event: a dictionary with a 'kind' among {', '.join(KINDS)} is needed.")
     return event

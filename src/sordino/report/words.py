@@ -99,6 +99,7 @@ def described(event: Event) -> str:
         case Selected(runs, mean, _):
             kinds = "; or ".join(dict.fromkeys(map(described, runs)))
             return f"the best of a secret number of runs, {number(mean)} on average, each with {kinds}"
+    raise TypeError(f"there are no words for {type(event).__name__}: it is no kind of event that is known.")
 
 
 def _superscript(value: int) -> str:

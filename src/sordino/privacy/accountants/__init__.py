@@ -92,6 +92,7 @@ class Guarantee:
 def guarantee(event: Event, delta: float, relation: Relation) -> Guarantee:
     """The least epsilon at delta that any accountant finds. It is infinite where the event has none at this delta."""
     relation = Relation(relation)
+    # who finds a finite epsilon at all finds a smaller one than those after
     accountant, epsilon = _least(
         event, relation, lambda accountant: accountant.epsilon(event, delta, relation), math.inf
     )
@@ -108,7 +109,7 @@ def epsilon(event: Event, delta: float, relation: Relation) -> float:
 def delta(event: Event, epsilon: float, relation: Relation) -> float:
     """An upper bound of the smallest delta the event satisfies at epsilon."""
     relation = Relation(relation)
-    return _least(event, relation, lambda accountant: accountant.delta(event, epsilon, relation), 1.0)[1]
+    return _least(event, relation, lambda accountant: accountant.delta(event, epsilon, relation), 0.0)[1]
 
 
 def require_supported(event: Event, relation: Relation) -> None:
@@ -138,14 +139,14 @@ def _supporting(event: Event, relation: Relation) -> list[Accountant]:
 
 
 def _least(
-    event: Event, relation: Relation, ask: Callable[[Accountant], float], nothing: float
+    event: Event, relation: Relation, ask: Callable[[Accountant], float], enough: float
 ) -> tuple[Accountant, float]:
-    """The smallest of all answers, and whose it is: an accountant that has one at all undercuts those after it."""
+    """The smallest of all answers, and whose it is. One below `enough` is not undercut by those after it."""
     require_supported(event, relation)
     first, *others = _supporting(event, relation)
     least = ask(first)
     for other in others:
-        if least < nothing:
+        if least < enough:
             break
         if (found := ask(other)) < least:
             first, least = other, found
