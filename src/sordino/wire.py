@@ -140,7 +140,7 @@ def _fits(hint: Any, value: Any) -> bool:
     if issubclass(hint, Enum):
         return isinstance(value, str)
     # a protocol's part can be any of the kinds; whoever asked for them says which
-    return type(value) is hint if is_dataclass(hint) else is_dataclass(value)
+    return isinstance(value, hint) if is_dataclass(hint) else is_dataclass(value)
 
 
 def canonical(plain: Any) -> str:
