@@ -14,6 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.linear import Settings, fit_linear, require_own_targets
 from sordino.losses import Hinge, Logistic, Loss, Softmax
@@ -23,7 +24,7 @@ from sordino.sentences import CLASSES_GIVEN, CLASSES_READ
 from sordino.train import PrivacyWarning
 
 
-class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class _PrivateClassifier(KnowsItsPipeline, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Fit and predict; a subclass says which loss."""
 
     def __init__(
@@ -53,6 +54,7 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
         """`X` may be records in files, `sordino.files.Table` or `Arrays`, which bring their targets along."""
+        before = self._steps_before()
         if isinstance(X, Source):
             features, targets, classes, known = self._from_files(X, y)
         else:
@@ -63,7 +65,7 @@ class _PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classes, known = classes_of(self.classes, labels)
             targets = _values(classes)[codes_of(labels, classes)]
         self.coef_, self.intercept_, trained = fit_linear(
-            features, targets, self._loss(len(classes)), _settings(self), assumed=(known,)
+            features, targets, self._loss(len(classes)), _settings(self), assumed=(known, *before)
         )
         self.classes_ = classes
         self.certificate_, self.chosen_ = trained.certificate.about(released_weights(self)), trained.chosen

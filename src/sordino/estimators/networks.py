@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sordino.certificate import Certificate
+from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.classifiers import classes_of, codes_of
 from sordino.estimators.perceptron import Loss, Settings, cross_entropy, fit_perceptron, logistic, squared
@@ -30,7 +31,7 @@ Array = NDArray[np.float64]
 Activation = Literal["tanh", "relu"]
 
 
-class _PrivateNetwork(BaseEstimator):  # type: ignore[misc]
+class _PrivateNetwork(KnowsItsPipeline, BaseEstimator):  # type: ignore[misc]
     """Layers from and to arrays; what they are trained for is a subclass's."""
 
     coefs_: list[Array]
@@ -46,9 +47,10 @@ class _PrivateNetwork(BaseEstimator):  # type: ignore[misc]
         enforced: tuple[str, ...] = (),
         assumed: tuple[str, ...] = (),
     ) -> None:
+        before = self._steps_before()
         settings = Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__})
         self.coefs_, self.intercepts_, certificate = fit_perceptron(
-            X, targets, outputs, loss, settings, enforced, assumed
+            X, targets, outputs, loss, settings, enforced, (*assumed, *before)
         )
         self.certificate_ = certificate.about(released_weights(self))
 

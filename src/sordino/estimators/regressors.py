@@ -12,6 +12,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sordino.domains import Ball, Domain
+from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.linear import Settings, fit_linear, require_own_targets
 from sordino.losses import EpsilonInsensitive, Huber, Loss, Pinball, Squared
@@ -21,13 +22,14 @@ from sordino.sentences import TARGET_BOUND_PUBLIC, TARGETS_CLIPPED
 from sordino.train import Trained
 
 
-class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _PrivateRegressor(KnowsItsPipeline, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Fit and predict; a subclass says which loss, on targets in units of the bound, and which domain."""
 
     target_bound: float | None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """`X` may be records in files, `sordino.files.Table` or `Arrays`, which bring their targets along."""
+        before = self._steps_before()
         unit = self._unit()
         if isinstance(X, Source):
             require_own_targets(y)
@@ -49,7 +51,7 @@ class _PrivateRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__}),
             domain,
             enforced=(TARGETS_CLIPPED(target_bound=unit),) if self.target_bound else (),
-            assumed=(TARGET_BOUND_PUBLIC(target_bound=unit),) if self.target_bound else (),
+            assumed=(TARGET_BOUND_PUBLIC(target_bound=unit), *before) if self.target_bound else before,
         )
         self.coef_, self.intercept_ = unit * coefficients.ravel(), unit * (float(intercepts[0]) + self._shift(trained))
         self.certificate_, self.chosen_ = trained.certificate.about(released_weights(self)), trained.chosen

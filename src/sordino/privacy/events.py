@@ -14,6 +14,9 @@ from typing import Any, get_args
 
 from sordino import wire
 
+MOST_TIMES = 10**7
+"""More steps than any run takes; to account for them would only keep whoever asks busy."""
+
 
 def _require(holds: bool, sentence: str) -> None:
     if not holds:
@@ -114,7 +117,10 @@ class Composed:
 
     def __post_init__(self) -> None:
         for _, count in self.parts:
-            _require(count >= 1 and count == int(count), f"count is {count}: an event happens a whole number of times.")
+            _require(
+                1 <= count <= MOST_TIMES and count == int(count),
+                f"count is {count}: an event happens a whole number of times, at most {MOST_TIMES}.",
+            )
 
 
 @dataclass(frozen=True)

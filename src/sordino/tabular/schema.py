@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -191,7 +192,7 @@ def _require_middle(missing: str | None) -> None:
 def _texts(key: str, values: tuple[str, ...]) -> tuple[str, ...]:
     # spaces around a value are the doing of whoever wrote the file: cells are stripped too
     texts = tuple(str(value).strip() for value in values)
-    repeated = sorted({text for text in texts if texts.count(text) > 1})
+    repeated = sorted(text for text, count in Counter(texts).items() if count > 1)
     if repeated:
         raise ValueError(f"{key} lists {repeated[0]!r} more than once.")
     return texts

@@ -39,7 +39,7 @@ from sordino.methods.protocol import Calibration, Release, require_paper_setting
 from sordino.methods.schedule import expected_radius
 from sordino.oracle.protocol import Array, ExactOracle
 from sordino.privacy.calibrate import noise_for
-from sordino.privacy.events import Event
+from sordino.privacy.events import MOST_TIMES, Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
@@ -97,6 +97,8 @@ class PermutationSGD:
                 f"between 1 and the {n} records."
             )
         N, offset = n // b, float(n) ** self.exponent
+        if k * N > MOST_TIMES:
+            raise ValueError(f"{k} passes over {N} batches are {k * N} steps: take larger batches or fewer passes.")
         schedule, eta = self._schedule(problem, budget, k * N)
         etas = step_sizes(schedule, eta, offset, k * N, problem)
         Delta = sensitivity(problem, etas, N)

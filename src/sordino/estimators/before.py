@@ -1,0 +1,110 @@
+"""What the records went through before they reached a private estimator.
+
+A step that is fitted to the records, such as a StandardScaler, lets every record move all the others, and no noise
+covers that. scikit-learn does not tell an estimator where it stands, so this looks for the pipelines that are being
+fitted on the stack of calls: they are there however they were built and called. From inside a pipeline an estimator may
+be handed to other threads and processes; the copies made for them keep what was found.
+
+What is out of reach: a step that was fitted by hand before `fit` is called.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.frozen import FrozenEstimator
+from sklearn.kernel_approximation import AdditiveChi2Sampler
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
+
+from sordino.sentences import STEPS_PUBLIC
+
+ROW_WISE = (AdditiveChi2Sampler, Binarizer, FeatureHasher, HashingVectorizer, Normalizer, PolynomialFeatures)
+"""What comes out for a record depends on that record alone; `fit` looks at the number of columns at most."""
+
+TRUSTED = (FrozenEstimator, FunctionTransformer)
+"""On the user's word: fitted before, to public data; a function of each row by itself. The certificate names them."""
+
+
+class KnowsItsPipeline:
+    """For an estimator: refuses what is fitted to the records before it.
+
+    A copy, or what is sent to another process, keeps what was found where it was made.
+    """
+
+    _found: tuple[str, ...] = ()
+
+    def __sklearn_clone__(self) -> Any:
+        copy = super().__sklearn_clone__()  # type: ignore[misc]
+        if found := _before(self):
+            copy._found = found
+        return copy
+
+    def __getstate__(self) -> Any:
+        state = super().__getstate__()
+        found = _before(self)
+        return {**state, "_found": found} if found else state
+
+    def _steps_before(self) -> tuple[str, ...]:
+        """The sentence about steps that are taken on trust, if there are any; an error where one is fitted."""
+        found = _before(self)
+        fitted = [name for name in found if name not in {kind.__name__ for kind in TRUSTED}]
+        if fitted:
+            raise ValueError(
+                f"{fitted[0]} comes before {type(self).__name__} and is fitted to the records: each of them moves all "
+                "the others through it, which the guarantee would not cover. Use steps that look at each record alone "
+                "(Normalizer, FunctionTransformer with fixed numbers, a schema with public ranges), or fit "
+                f"{fitted[0]} to public data and put FrozenEstimator(fitted) in its place."
+            )
+        return (STEPS_PUBLIC(names=", ".join(found)),) if found else ()
+
+
+def _before(estimator: KnowsItsPipeline) -> tuple[str, ...]:
+    """The kinds of the steps before an estimator that are not known to be row-wise."""
+    found = [*estimator._found]
+    for thread, frame in sys._current_frames().items():
+        own = thread == threading.get_ident()
+        for owner, steps in _being_fitted(sys._getframe() if own else frame):
+            # a thread of its own may do a part of the work of another one's pipeline, if it was given to it
+            if own or any(part is estimator for part in owner.get_params().values()):
+                found += [name for step in steps for name in _not_row_wise(step)]
+    return tuple(dict.fromkeys(found))
+
+
+def _being_fitted(frame: Any) -> Iterator[tuple[Any, list[Any]]]:
+    """Whatever is fitted on a stack of calls and changes the records, with its steps before the last."""
+    while frame is not None:
+        if "fit" in frame.f_code.co_name:
+            match owner := frame.f_locals.get("self"):
+                case Pipeline():
+                    yield owner, [step for _, step in owner.steps[:-1]]
+                case TransformedTargetRegressor():
+                    yield owner, [owner.transformer if owner.func is None else FunctionTransformer(owner.func)]
+                case object(final_estimator_=_) if "X_meta" in frame.f_locals:
+                    # stacking: the last model learns from what others, fitted to the records, predict
+                    yield owner, [owner]
+        frame = frame.f_back
+
+
+def _not_row_wise(step: Any) -> Iterator[str]:
+    # the very kinds: what derives from them may do anything
+    if step is None or isinstance(step, str) or type(step) in ROW_WISE:
+        return
+    parts: list[Any]
+    if type(step) is Pipeline:
+        parts = [part for _, part in step.steps]
+    elif type(step) is FeatureUnion:
+        parts = [part for _, part in step.transformer_list]
+    elif type(step) is ColumnTransformer:
+        parts = [step.remainder, *(part for _, part, _ in step.transformers)]
+    else:
+        yield type(step).__name__
+        return
+    for part in parts:
+        yield from _not_row_wise(part)

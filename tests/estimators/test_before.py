@@ -1,0 +1,174 @@
+"""A step fitted to the records before a private estimator is refused, however it is called; row-wise steps pass."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from joblib import parallel_backend
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    MinMaxScaler,
+    Normalizer,
+    PolynomialFeatures,
+    StandardScaler,
+)
+
+from sordino import NoisyGradientDescent, PrivateHuberRegressor, PrivateLogisticRegression, verify
+from sordino.estimators import PrivateSearch
+from sordino.estimators.networks import PrivateMLPClassifier
+
+pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
+
+RNG = np.random.default_rng(3)
+X = RNG.uniform(-1, 1, size=(240, 3))
+Y = (X[:, 0] > 0).astype(int)
+FEW = NoisyGradientDescent(steps=2)
+
+
+def logistic(**settings):
+    return PrivateLogisticRegression(**{"row_norm": 2.0, "classes": [0, 1], "method": FEW, **settings})
+
+
+def scaled(last=None):
+    return make_pipeline(StandardScaler(), logistic() if last is None else last)
+
+
+class Centred(BaseEstimator, TransformerMixin):
+    """Somebody's own."""
+
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(axis=0)
+        return self
+
+    def transform(self, X):
+        return X - self.mean_
+
+
+class Sneaky(Normalizer):
+    def fit(self, X, y=None):
+        self.mean_ = X.mean(axis=0)
+        return super().fit(X)
+
+
+def in_columns(step):
+    return ColumnTransformer([("some", step, [0, 1])], remainder="passthrough")
+
+
+FITTED = {
+    "make_pipeline": scaled,
+    "Pipeline": lambda: Pipeline([("a", MinMaxScaler()), ("b", logistic())]),
+    "a step of one's own": lambda: make_pipeline(Centred(), logistic()),
+    "one that derives from a row-wise one": lambda: make_pipeline(Sneaky(), logistic()),
+    "second of three": lambda: make_pipeline(Normalizer(), StandardScaler(), logistic()),
+    "in columns": lambda: make_pipeline(in_columns(StandardScaler()), logistic()),
+    "in the remaining columns": lambda: make_pipeline(
+        ColumnTransformer([("some", "passthrough", [0])], remainder=StandardScaler()), logistic()
+    ),
+    "in a union": lambda: make_pipeline(FeatureUnion([("a", Normalizer()), ("b", StandardScaler())]), logistic()),
+    "a pipeline before": lambda: make_pipeline(make_pipeline(Normalizer(), StandardScaler()), logistic()),
+    "a pipeline after": lambda: scaled(make_pipeline(Normalizer(), logistic())),
+    "cloned": lambda: clone(scaled()),
+    "set later": lambda: make_pipeline(Normalizer(), logistic()).set_params(normalizer=StandardScaler()),
+    "pickled": lambda: pickle.loads(pickle.dumps(scaled())),
+    "searched": lambda: GridSearchCV(scaled(), {"privatelogisticregression__l2": [0.1]}, cv=2, error_score="raise"),
+    "a search after": lambda: scaled(GridSearchCV(logistic(), {"l2": [0.1]}, cv=2, error_score="raise")),
+    "a private search after": lambda: scaled(PrivateSearch(logistic(method="auto"), {"l2": [0.1, 0.2]})),
+    "calibrated": lambda: CalibratedClassifierCV(scaled(), cv=2),
+    "calibrated after": lambda: scaled(CalibratedClassifierCV(logistic(), cv=2)),
+    "bagged after": lambda: scaled(BaggingClassifier(logistic(), n_estimators=1)),
+    "stacked": lambda: StackingClassifier([("a", logistic())], final_estimator=logistic(), cv=2),
+    "a network": lambda: scaled(PrivateMLPClassifier(row_norm=2.0, classes=[0, 1], epochs=1)),
+    "a target": lambda: TransformedTargetRegressor(
+        PrivateHuberRegressor(row_norm=2.0, target_bound=1.0), transformer=StandardScaler()
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_fitted_step_is_refused(name):
+    if name == "a network":
+        pytest.importorskip("torch")
+    with pytest.raises(ValueError, match=r"fitted to the records: .* FrozenEstimator"):
+        FITTED[name]().fit(X, Y)
+
+
+def test_cross_validation_is_refused_too():
+    with pytest.raises(ValueError, match="fitted to the records"):
+        cross_val_score(scaled(), X, Y, cv=2, error_score="raise")
+
+
+@pytest.mark.parametrize("backend", [pytest.param("loky", marks=pytest.mark.slow), "threading"])
+@pytest.mark.parametrize(
+    "meta",
+    [
+        lambda: GridSearchCV(logistic(), {"l2": [0.0, 0.1]}, cv=2, n_jobs=2, refit=False, error_score="raise"),
+        lambda: VotingClassifier([("a", logistic()), ("b", logistic())], n_jobs=2),
+        # copies are made by the workers here
+        lambda: OneVsRestClassifier(logistic(), n_jobs=2),
+    ],
+    ids=["search", "vote", "one against the rest"],
+)
+def test_what_a_pipeline_hands_to_workers_is_refused_there(backend, meta):
+    with parallel_backend(backend), pytest.raises(ValueError, match="fitted to the records"):
+        make_pipeline(StandardScaler(), meta()).fit(X, np.arange(240) % 3 if "Rest" in repr(meta()) else Y)
+
+
+ROW_WISE = {
+    "Normalizer": Normalizer(),
+    "Binarizer": Binarizer(),
+    "PolynomialFeatures": PolynomialFeatures(2),
+    "passthrough": "passthrough",
+    "in columns": in_columns(Normalizer()),
+    "in a union": FeatureUnion([("a", Normalizer()), ("b", Binarizer())]),
+    "in a pipeline": make_pipeline(Normalizer(), Binarizer()),
+}
+
+
+@pytest.mark.parametrize("name", ROW_WISE)
+def test_a_row_wise_step_passes_and_leaves_no_mark(name):
+    model = Pipeline([("first", ROW_WISE[name]), ("last", logistic())]).fit(X, Y)["last"]
+    assert all(finding.holds for finding in verify(model.certificate_))
+    assert not any("steps before" in sentence for sentence in model.certificate_.assumed)
+
+
+def public():
+    return FrozenEstimator(StandardScaler().fit(np.eye(3)))
+
+
+@pytest.mark.parametrize("step", [public(), FunctionTransformer(np.tanh)])
+def test_what_is_taken_on_trust_is_in_the_certificate(step):
+    model = make_pipeline(step, logistic()).fit(X, Y)[-1]
+    assert f"by itself: {type(step).__name__}" in model.certificate_.assumed[-1]
+    assert all(finding.holds for finding in verify(model.certificate_))
+
+
+def test_a_function_of_the_target_is_taken_on_trust():
+    plain = PrivateHuberRegressor(row_norm=2.0, target_bound=2.0, method=FEW)
+    model = TransformedTargetRegressor(plain, func=np.arcsinh, inverse_func=np.sinh).fit(X, X[:, 0])
+    assert "FunctionTransformer" in model.regressor_.certificate_.assumed[-1]
+
+
+def test_nothing_sticks_to_an_estimator_that_left_its_pipeline():
+    """Copies of a pipeline that is not being fitted, and steps that were replaced before it was."""
+    inner = logistic()
+    pipeline = scaled(inner)
+    with pytest.raises(ValueError, match="fitted to the records"):
+        pipeline.fit(X, Y)
+    assert inner.fit(X, Y).coef_.shape == (1, 3)
+    assert clone(pipeline)[-1].fit(X, Y).certificate_.notes == ()
+    assert clone(pipeline).set_params(standardscaler=public())[-1].fit(X, Y).certificate_
+    grid = {"standardscaler": [Normalizer(), public()]}
+    assert GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, Y).best_score_ >= 0
+    again = pickle.loads(pickle.dumps(inner))
+    assert again.coef_.tolist() == inner.coef_.tolist()
