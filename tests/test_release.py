@@ -157,7 +157,7 @@ def linear(x, y):
 
 
 RELEASES = {
-    "model": lambda x, y: train(problem(), BUDGET, METHOD, linear(x, y)),
+    "model": lambda x, y: train(problem(), BUDGET, NoisyGradientDescent(steps=5), linear(x, y)),
     "search": a_search,
     "filtered": lambda x, y: train(problem(), BUDGET, AdaptiveGradientDescent(), linear(x, y)),
     "curvature": lambda x, y: private_curvature(x, y, problem(), Rows(2.0), BUDGET),
@@ -215,6 +215,9 @@ def test_another_relation_is_refused_and_costs_nothing(ledger):
 
 # cut off between a reservation and the run's own journal
 
+WHOLE_BATCH = replace(METHOD, batch_size=N)
+"""Accounted for in no time."""
+
 
 def killed_at(place, folder, ledger):
     """A run in a process of its own that is killed at `place`."""
@@ -244,7 +247,7 @@ def killed_at(place, folder, ledger):
         Held.note, ledgers.Ledger.reserve = dying_note, dying_reserve
         try:
             with charged_to(ledger, "run"):
-                train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(folder, 1, "auto")))
+                train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(Checkpoint(folder, 1, "auto")))
         finally:
             os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
@@ -262,7 +265,7 @@ def test_a_run_is_charged_once_however_often_it_is_killed(tmp_path, ledger, plac
     for _ in range(1 if place in ("after begun", "after reserving") else 3):
         killed_at(place, tmp_path / "run", ledger)
     with charged_to(ledger, "run"):
-        train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run", 1, "auto")))
+        train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run", 1, "auto")))
     assert [entry.state for entry in ledger.entries("run")] == [State.SPENT]
 
 
@@ -271,8 +274,14 @@ def test_another_run_in_the_same_folder_is_another_reservation(tmp_path, ledger)
     killed_at("after the reservation", tmp_path / "run", ledger)
     keeper = Keeper(Checkpoint(tmp_path / "run"))
     with charged_to(ledger, "run"):
-        train(problem(), BUDGET, replace(METHOD, step_size=0.1), oracle(), keeper=keeper)
-        train(problem(), BUDGET, replace(METHOD, step_size=0.1), oracle(), keeper=Keeper(Checkpoint(tmp_path / "two")))
+        train(problem(), BUDGET, replace(WHOLE_BATCH, step_size=0.1), oracle(), keeper=keeper)
+        train(
+            problem(),
+            BUDGET,
+            replace(WHOLE_BATCH, step_size=0.1),
+            oracle(),
+            keeper=Keeper(Checkpoint(tmp_path / "two")),
+        )
     assert [entry.state for entry in ledger.entries("run")] == [State.RESERVED, State.SPENT, State.SPENT]
 
 
@@ -281,10 +290,10 @@ def test_an_older_copy_of_a_folder_cannot_spend_the_same_reservation_again(tmp_p
     killed_at("after the reservation", tmp_path / "run", ledger)
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     with charged_to(ledger, "run"):
-        train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run")))
+        train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run")))
         counted = oracle()
         with pytest.raises(RuntimeError, match="spent by a run that has ended"):
-            train(problem(), BUDGET, METHOD, counted, keeper=Keeper(Checkpoint(tmp_path / "copy")))
+            train(problem(), BUDGET, WHOLE_BATCH, counted, keeper=Keeper(Checkpoint(tmp_path / "copy")))
     assert counted.answers == 0
 
 

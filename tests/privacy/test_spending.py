@@ -15,14 +15,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import joblib
+import numpy as np
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
 import one_release
-from one_release import CAP, attempt
+from one_release import CAP, WHOLE, Records, Released, attempt
 from sordino.privacy import open_blocks
 from sordino.privacy.ledger import Ledger, State
+from sordino.privacy.noise import GaussianNoise
+from sordino.privacy.randomness import Randomness
 from sordino.privacy.spending import _MARK, account, charged_to
+from sordino.release import release
 
 ENDED = "a charged_to block that has ended"
 
@@ -295,6 +299,25 @@ def test_what_could_belong_to_two_data_sets_is_refused(ledger, start):
         assert all("'other' and 'survey' are open at the same time" in outcome for outcome, _ in work(2))
         assert attempt()[0] == "released"
     assert (states(ledger, "survey"), states(ledger, "other")) == ([State.SPENT], [])
+
+
+def test_a_release_that_is_under_way_when_its_block_ends_goes_on_and_counts(ledger):
+    begun, go = threading.Event(), threading.Event()
+    noise = GaussianNoise(1.0, 9.0, 1)
+
+    def slow(records):
+        begun.set()
+        go.wait()
+        return Released(noise.perturb(np.array([records.total()]), Randomness.system())[0])
+
+    with ThreadPoolExecutor(1) as pool:
+        with charged_to(ledger, "survey"):
+            under_way = pool.submit(release, WHOLE, CAP, "slow", Records(), slow)
+            begun.wait()
+        assert states(ledger) == [State.RESERVED]
+        go.set()
+        under_way.result()
+    assert states(ledger) == [State.SPENT]
 
 
 def test_the_same_account_twice_is_one(ledger):
