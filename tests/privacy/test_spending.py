@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -365,6 +366,16 @@ def test_a_folder_of_somebody_else_is_refused(ledger, monkeypatch, tmp_path):
         pass
     monkeypatch.setattr(open_blocks, "FOLDER", Path("/nonexistent/folder"))
     assert account() is None
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="needs ps")
+def test_ancestors_are_found_without_a_list_of_processes_in_files(ledger, monkeypatch):
+    before = list(open_blocks._ancestors())
+    assert before[0] == os.getppid()
+    monkeypatch.setattr(open_blocks, "_PROC", Path("/nonexistent"))
+    assert list(open_blocks._ancestors()) == before
+    with charged_to(ledger, "survey"):
+        assert in_a_child(lambda: open_blocks.of_ancestors().pop()) == 0
 
 
 def test_a_ledger_is_the_same_file_in_another_folder(ledger, monkeypatch, tmp_path):

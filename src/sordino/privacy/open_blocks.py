@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(f"/tmp/sordino-{os.getuid()}")
+_PROC = Path("/proc")
 _LARGEST = 1 << 16
 
 
@@ -110,10 +111,10 @@ def _ancestors() -> Iterator[int]:
 
 def _parent(process: int) -> int:
     """0 where there is none, or it has ended."""
-    if Path("/proc/self/stat").exists():
+    if (_PROC / "self" / "stat").exists():
         try:
             # behind the command's name, which may hold anything: state and parent
-            return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+            return int((_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             return 0
     told = subprocess.run(["ps", "-o", "ppid=", "-p", str(process)], capture_output=True, text=True, check=False)
@@ -123,7 +124,7 @@ def _parent(process: int) -> int:
 def _prefix(process: int) -> str:
     # containers may share the folder, and number their processes alike
     try:
-        namespace = os.stat("/proc/self/ns/pid").st_ino
+        namespace = os.stat(_PROC / "self" / "ns" / "pid").st_ino
     except OSError:
         namespace = 0
     return f"{namespace}-{process}-"
