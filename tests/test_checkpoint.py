@@ -34,6 +34,7 @@ N, T = 60, 20
 BUDGET = Budget(2.0, 1e-3)
 METHOD = NoisySGD(steps=T, batch_size=20, step_size=0.5, release="last")
 AVERAGE = NoisySGD(steps=T, batch_size=20, step_size=0.5)
+DESCENTS = [NoisyGradientDescent(T, 0.5, release=release) for release in ("average", "trajectory")]
 
 
 class Cut(Exception):
@@ -86,7 +87,7 @@ def cut(folder, step, **settings):
         run(folder, cut_at(step, look=look), **settings)
 
 
-@pytest.mark.parametrize("method", [METHOD, AVERAGE])
+@pytest.mark.parametrize("method", [METHOD, AVERAGE, *DESCENTS])
 @pytest.mark.parametrize("step", [1, 7, T])
 def test_with_the_same_randomness_a_cut_run_equals_an_uncut_one(tmp_path, method, step):
     whole = train(problem(), BUDGET, method, oracle(), Randomness.seeded(3)).weights
@@ -327,11 +328,11 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         "method",
-        [NoisyGradientDescent(steps=9), OutputPerturbation(steps=9), NoisyGradientDescent(steps=1)],
+        [NoisyGradientDescent(steps=9), OutputPerturbation(steps=9), OutputPerturbation(steps=1)],
     )
     def test_methods_that_hide_what_is_between_their_steps(self, tmp_path, method):
         with pytest.raises(ValueError, match="checkpoint and the callbacks out"):
-            run(tmp_path / "run", method=method)
+            run(tmp_path / "run", method=method, on=oracle().oracle)
 
     def test_two_processes(self, tmp_path):
         def second(moment):

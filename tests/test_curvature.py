@@ -15,6 +15,7 @@ from sordino.curvature import (
     sgd_for_curvature,
 )
 from sordino.losses import Hinge, Huber, Logistic, Softmax, Squared
+from sordino.methods import Inverse
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.accountants import epsilon, gdp_mu
@@ -205,7 +206,7 @@ def test_settings_from_a_curvature():
     assert method.release == "last"
     assert descent_for_curvature(0.01, problem, step_size=2.0).steps == math.ceil(2 * math.log(10_000) / 0.02)
     sgd = sgd_for_curvature(0.01, problem, 100, 500)
-    assert (sgd.step_size, sgd.decay, sgd.release) == (100.0, "inverse", "last")
+    assert (sgd.step_size, sgd.rate, sgd.release) == (100.0, Inverse(), "last")
     assert (sgd.steps, sgd.batch_size) == (100, 500)
     assert sgd.plan(problem, Budget(1.0, 1e-8)).steps == 100
 

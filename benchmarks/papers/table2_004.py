@@ -47,12 +47,15 @@ from sordino.methods import (
     DPSGD,
     AdaptiveGradientDescent,
     Cosine,
+    DescentPlan,
     NoisyGradientDescent,
     RandomRoundSGD,
     RecursiveMomentum,
 )
+from sordino.methods.updates import Recursive
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import FullBatch
 from sordino.penalties import BoundedPenalty
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
@@ -246,13 +249,16 @@ def measure(task: Task, method: Any, budget: Budget, runs: int) -> dict[str, Any
 
 def settings(method: Any, plan: Any, problem: Problem) -> dict[str, Any]:
     L, beta, _ = problem.constants
-    kept = {name: getattr(plan, name) for name in ("steps", "mix", "difference_clip") if hasattr(plan, name)}
-    if hasattr(plan, "step_size"):
+    kept: dict[str, Any] = {}
+    if isinstance(plan, DescentPlan):
+        kept["steps"] = plan.steps
+        if isinstance(plan.update, Recursive):
+            kept |= {"mix": plan.update.mix, "difference_clip": plan.update.difference_clip}
         kept["step size times beta"] = plan.step_size * beta
-    if hasattr(plan, "sampling"):
-        kept["batch"] = plan.sampling.expected_size(problem.records)
-    if hasattr(plan, "first_sampling"):
-        kept["first batch"] = plan.first_sampling.expected_size(problem.records)
+        if not isinstance(plan.sampling, FullBatch):
+            kept["batch"] = plan.sampling.expected_size(problem.records)
+        if plan.first is not None:
+            kept["first batch"] = plan.first.sampling.expected_size(problem.records)
     return {**kept, "clip over L": plan.clip / L, "noise multiplier": plan.noise.multiplier}
 
 

@@ -35,8 +35,10 @@ from _table4_data import SOURCES, Data
 
 from sordino import Budget, NoisyGradientDescent, NoisySGD, Problem
 from sordino.estimators.linear import INTERCEPT
+from sordino.methods import HalvedMidway
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import FullBatch
 from sordino.penalties import Ridge
 from sordino.privacy.randomness import Randomness
 
@@ -109,7 +111,7 @@ def grid(name: str, n: int) -> dict[str, list[Any]]:
         for eta in etas
     ]
     batches = [
-        NoisySGD(T, tenth, 2 * eta, decay="halved midway", clip=clip, release="last") for T in STEPS for eta in etas
+        NoisySGD(T, tenth, 2 * eta, rate=HalvedMidway(), clip=clip, release="last") for T in STEPS for eta in etas
     ]
     return {"DP-GD, grid": full, "DP-SGD, grid": batches}
 
@@ -143,7 +145,7 @@ def summary(scores: list[np.ndarray], plan: Any) -> dict[str, Any]:
         "steps": plan.steps,
         "step size": plan.step_size,
         "clip": plan.clip,
-        "batch": plan.sampling.expected_size(plan.records) if hasattr(plan, "sampling") else "all",
+        "batch": "all" if isinstance(plan.sampling, FullBatch) else plan.sampling.expected_size(plan.records),
     }
     return {
         "mean": float(together.mean()),

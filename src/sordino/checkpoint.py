@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from sordino import wire
 from sordino.budget import Budget
 from sordino.checkpoint_folder import Held, Story, held, read_story
+from sordino.methods.protocol import AnyProblem, Method, Plan
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.ledger import new_reference
 from sordino.privacy.randomness import Randomness
@@ -101,12 +102,14 @@ class Keeper:
         self._first = self._now = self._kept = 0
 
     @contextmanager
-    def keeping(self, problem: Any, budget: Budget, method: Any, plan: Any, randomness: Randomness) -> Iterator[None]:
+    def keeping(
+        self, problem: AnyProblem, budget: Budget, method: Method[Any, Any], plan: Plan, randomness: Randomness
+    ) -> Iterator[None]:
         """The block in which `method` runs. What does not fit the folder is refused before anything else happens."""
         if self._facts:
             raise ValueError("this keeper has kept a run already: make a new one for every run.")
         self._stepwise = _stepwise(method, plan)
-        self._budget, self.last, self._seeded = budget, plan.steps, randomness.is_seeded
+        self._budget, self.last, self._seeded = budget, self._stepwise.steps, randomness.is_seeded
         self._facts = facts(problem, budget, method, plan)
         if self.checkpoint is None:
             with kept_by(self):
@@ -217,21 +220,20 @@ class Keeper:
             self._held.note({"kind": "reserving", "reference": self.reference, "facts": mark})
 
 
-def facts(problem: Any, budget: Budget, method: Any, plan: Any) -> dict[str, Any]:
+def facts(problem: AnyProblem, budget: Budget, method: Method[Any, Any], plan: Plan) -> dict[str, Any]:
     """What a run must have in common with the one it goes on with. All of it is public."""
     named = {"problem": problem, "budget": budget, "method": method, "plan": plan}
     return {name: wire.to_plain(value) for name, value in named.items()}
 
 
-def _stepwise(method: Any, plan: Any) -> Stepwise:
-    steps = Stepwise.of(plan)
-    if steps is None:
+def _stepwise(method: Method[Any, Any], plan: Plan) -> Stepwise:
+    if not plan.step_events:
         raise ValueError(
             f"{type(method).__name__} cannot be kept or watched between its steps: its guarantee is about what it "
             "releases at the end, and would not cover what is shown before. Use a method that is accounted for step by "
             "step, such as NoisySGD, DPSGD or DPAdam, or leave the checkpoint and the callbacks out."
         )
-    return steps
+    return Stepwise(plan.step_events)
 
 
 def _require_resumable(checkpoint: Checkpoint, story: Story) -> None:

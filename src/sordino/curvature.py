@@ -28,7 +28,7 @@ from scipy import sparse
 
 from sordino.budget import Budget
 from sordino.losses import Loss
-from sordino.methods import NoisyGradientDescent, NoisySGD
+from sordino.methods import Inverse, NoisyGradientDescent, NoisySGD
 from sordino.methods.solvers import newton
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
@@ -232,7 +232,7 @@ def sgd_for_curvature(nu: float, problem: Problem, steps: int, batch_size: int) 
     The theorem takes T = n^2 epsilon^2 steps on one record each; fewer steps on batches reach as far for less noise.
     """
     _possible(nu, problem)
-    return NoisySGD(steps=steps, batch_size=batch_size, step_size=1 / nu, decay="inverse", release="last")
+    return NoisySGD(steps=steps, batch_size=batch_size, step_size=1 / nu, rate=Inverse(), release="last")
 
 
 def _possible(nu: float, problem: Problem) -> None:

@@ -17,11 +17,11 @@ from sordino import sentences, wire
 from sordino.budget import Budget, Relation
 from sordino.certificate import LIBRARIES, Certificate, weights_digest
 from sordino.checkpoint import Keeper
+from sordino.methods.protocol import AnyProblem, Method, OracleT, PlanT, require_offered
 from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import SEEDED, Randomness
-from sordino.problem import NetworkProblem, Problem
 from sordino.release import release
 
 
@@ -38,10 +38,10 @@ class Trained:
 
 
 def train(
-    problem: Problem | NetworkProblem,
+    problem: AnyProblem,
     budget: Budget,
-    method: Any,
-    oracle: Any,
+    method: Method[PlanT, OracleT],
+    oracle: OracleT,
     randomness: Randomness | None = None,
     rows: Rows | None = None,
     enforced: tuple[str, ...] = (),
@@ -60,6 +60,7 @@ def train(
     """
     randomness = Randomness.system() if randomness is None else randomness
     _warn(problem, budget)
+    require_offered(method, oracle)
     plan = method.plan(problem, budget)
     # account before a record is touched: what cannot be certified is not run
     stated = _state(plan.event, method, budget)
@@ -116,15 +117,15 @@ def public_count(given: int | None, actual: int, relation: Relation) -> int:
     return given
 
 
-def _state(event: Event, method: Any, budget: Budget) -> float:
+def _state(event: Event, method: Method[Any, Any], budget: Budget) -> float:
     """The epsilon to print: the one asked for when the noise was calibrated to it, else the one it truly gives."""
     earned = guarantee(event, budget.delta, budget.relation).epsilon
     if method.calibration == "given":
         if earned > budget.epsilon:
             raise ValueError(
-                f"{type(method).__name__} with the noise multiplier {method.noise_multiplier:g} would cost epsilon "
-                f"{earned:.6g} where {budget.epsilon:.6g} was asked for, so nothing was run: take fewer steps or "
-                "smaller batches, or leave noise_multiplier out, which takes the noise that the budget needs."
+                f"{type(method).__name__} with the noise multiplier it was given would cost epsilon {earned:.6g} where "
+                f"{budget.epsilon:.6g} was asked for, so nothing was run: take fewer steps or smaller batches, or "
+                "leave noise_multiplier out, which takes the noise that the budget needs."
             )
         return earned
     if method.calibration == "tight":
@@ -137,7 +138,7 @@ def _state(event: Event, method: Any, budget: Budget) -> float:
     return earned
 
 
-def _warn(problem: Problem | NetworkProblem, budget: Budget) -> None:
+def _warn(problem: AnyProblem, budget: Budget) -> None:
     if budget.delta >= 1 / problem.records:
         warnings.warn(
             f"delta is {budget.delta:g}, not below 1/n = {1 / problem.records:g}: it permits publishing a record "

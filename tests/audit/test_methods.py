@@ -20,6 +20,7 @@ from sordino.methods import (
     AdaptiveGradientDescent,
     ApproximateMinimaPerturbation,
     BassilySmithThakurta,
+    DescentPlan,
     DPAdam,
     DPRMSProp,
     HalvedMidway,
@@ -179,8 +180,10 @@ def with_half_the_noise(plan, budget):
     if budget.delta == 0:
         return replace(plan, noise=replace(plan.noise, sensitivity=plan.noise.sensitivity / 2))
     # the event keeps claiming the noise that was planned; only what is drawn is halved
-    names = [name for name in ("noise", "first_noise") if hasattr(plan, name)]
-    return replace(plan, **{name: HalfNoise(getattr(plan, name)) for name in names})
+    halved = replace(plan, noise=HalfNoise(plan.noise))
+    if isinstance(plan, DescentPlan) and plan.first is not None:
+        halved = replace(halved, first=replace(plan.first, noise=HalfNoise(plan.first.noise)))
+    return halved
 
 
 class HalfNoise:

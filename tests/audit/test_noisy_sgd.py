@@ -14,7 +14,7 @@ import pytest
 
 import worst_case
 from sordino.budget import Relation
-from sordino.methods import NoisySGD
+from sordino.methods import HalvedMidway, NoisySGD
 from sordino.oracle import linear_oracle
 from sordino.oracle.query import Gradient
 from sordino.oracle.rows import Rows
@@ -71,7 +71,7 @@ def measured(plan, problem, budget, seed=11):
 CASES = {
     "Poisson": (NoisySGD(2, 5, 0.5, release="last"), {}),
     "Poisson, average": (NoisySGD(2, 5, 0.5), {}),
-    "Poisson, decaying steps": (NoisySGD(2, 5, 0.5, release="last", decay="halved midway"), {}),
+    "Poisson, decaying steps": (NoisySGD(2, 5, 0.5, release="last", rate=HalvedMidway()), {}),
     "Poisson, add/remove": (NoisySGD(2, 5, 0.5, release="last"), {"relation": Relation.ADD_REMOVE}),
     "fixed size": (NoisySGD(2, 5, 0.5, release="last", sampling="fixed_size"), {}),
     "fixed size, clipped": (NoisySGD(2, 5, 0.5, release="last", sampling="fixed_size", clip=0.25), {}),

@@ -87,8 +87,9 @@ def test_the_claim_stands_and_is_nearly_reached(name):
 def test_half_the_noise_is_caught(name):
     method, budget = CASES[name], worst_case.budget()
     plan = method.plan(PROBLEM, budget)
-    halves = {part: replace(getattr(plan, part), std=getattr(plan, part).std / 2) for part in ("noise", "first_noise")}
-    assert measured(method, replace(plan, **halves), budget) > budget.epsilon
+    first, noise = (replace(noise, std=noise.std / 2) for _, noise, _ in plan.sums)
+    halved = replace(plan, first=replace(plan.first, noise=first), noise=noise)
+    assert measured(method, halved, budget) > budget.epsilon
 
 
 def test_clips_with_exchanged_weights_are_caught():

@@ -11,6 +11,7 @@ from sordino.budget import Budget, Relation
 from sordino.losses import Logistic
 from sordino.methods import DPAdam, DPRMSProp
 from sordino.methods.adaptive_moments import longest_step
+from sordino.methods.plan import LastStep
 from sordino.methods.schedule import balanced_descent
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
@@ -86,7 +87,7 @@ def test_a_random_iterate_is_uniform_and_costs_what_the_longest_run_does():
     oracle = linear_oracle(X, y, PROBLEM, ROWS)
     method = DPAdam(5, N, 0.05, 0.3, release="random")
     plan = quiet(method)
-    last = replace(plan, release="last")
+    last = replace(plan, stop=LastStep())
     assert plan.event == last.event
     path = [method.run(replace(last, steps=t), PROBLEM, oracle, Randomness.seeded(0)).weights for t in range(1, 6)]
     drawn = [method.run(plan, PROBLEM, oracle, Randomness.seeded(seed)).weights for seed in range(400)]
@@ -111,7 +112,7 @@ def test_the_theorems_numbers():
     k = 0.9 / 0.1**2
     assert plans[1].step_size == pytest.approx((math.sqrt(1 / 4 + 4 * k) - 1 / 2) * 0.3 / (4 * k))
     # nu = sqrt(lambda) where it is not given
-    assert DPAdam(release="random", ceiling=4.0).plan(problem, budget).stabiliser == 2.0
+    assert DPAdam(release="random", ceiling=4.0).plan(problem, budget).update.stabiliser == 2.0
 
 
 def test_adams_step_solves_the_quadratic_of_its_proof():
@@ -134,11 +135,11 @@ def test_the_last_iterate_is_balanced():
         assert (plan.steps, plan.clip) == (T, clip)
         # where the noise hides the gradient sqrt(psi) is about s, and a step about the balanced one
         s = plan.noise.std / problem.records
-        assert plan.stabiliser == s
-        assert plan.step_size / (s + plan.stabiliser) == pytest.approx(step)
+        assert plan.update.stabiliser == s
+        assert plan.step_size / (s + plan.update.stabiliser) == pytest.approx(step)
     network = NetworkProblem(30_000, 100)
     plan = DPAdam(10, 300, 0.01, 1.0).plan(network, budget)
-    assert (plan.step_size, plan.stabiliser) == (0.01, plan.noise.std / 300)
+    assert (plan.step_size, plan.update.stabiliser) == (0.01, plan.noise.std / 300)
 
 
 @pytest.mark.parametrize(

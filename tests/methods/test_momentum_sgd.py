@@ -69,7 +69,7 @@ def test_without_momentum_it_is_noisy_sgd():
     problem = Problem(80, 3, Logistic(), penalty=Ridge(0.1))
     oracle = linear_oracle(X, y, problem, Rows(2.0))
     one = DPSGD(15, 20, 0.5, 0.6, rate=HalvedMidway())
-    other = NoisySGD(15, 20, 0.5, decay="halved midway", clip=0.6, release="last")
+    other = NoisySGD(15, 20, 0.5, rate=HalvedMidway(), clip=0.6, release="last")
     weights = [m.run(m.plan(problem, BUDGET), problem, oracle, Randomness.seeded(5)).weights for m in (one, other)]
     np.testing.assert_allclose(*weights, rtol=1e-12)
 

@@ -71,21 +71,20 @@ def test_the_printed_noise_fails_its_claim_at_large_epsilon():
 
 
 def test_amplification_needs_what_the_theorem_needs():
-    rooted = math.sqrt(100)
-    assert plan_of(ADULT, steps=100, step_size=1.0).amplification < rooted
+    assert plan_of(ADULT, steps=100, step_size=1.0).amplification < math.sqrt(100)
     # a step above 2/beta does not contract
-    assert plan_of(ADULT, steps=100, step_size=6.0).amplification == rooted
+    assert plan_of(ADULT, steps=100, step_size=6.0).amplification is None
     # neither does a non-convex objective
     bumpy = Problem(1000, 5, Logistic(), penalty=BoundedPenalty(0.1))
-    assert plan_of(bumpy, steps=100, step_size=0.5).amplification == rooted
+    assert plan_of(bumpy, steps=100, step_size=0.5).amplification is None
     # under add/remove the true number of records, and so the steepness of their sum, is private
     private = Budget(1.0, 1e-5, Relation.ADD_REMOVE)
-    assert plan_of(ADULT, private, steps=100, step_size=1.0).amplification == rooted
+    assert plan_of(ADULT, private, steps=100, step_size=1.0).amplification is None
     # clipping keeps a one-score loss a convex smooth loss, but not a softmax loss
-    assert plan_of(ADULT, steps=100, step_size=1.0, clip=0.1).amplification < rooted
+    assert plan_of(ADULT, steps=100, step_size=1.0, clip=0.1).amplification < math.sqrt(100)
     many = Problem(1000, 5, Softmax(3), penalty=Ridge(0.1))
-    assert plan_of(many, steps=100, step_size=1.0).amplification < rooted
-    assert plan_of(many, steps=100, step_size=1.0, clip=0.1).amplification == rooted
+    assert plan_of(many, steps=100, step_size=1.0).amplification < math.sqrt(100)
+    assert plan_of(many, steps=100, step_size=1.0, clip=0.1).amplification is None
 
 
 def test_add_remove_needs_half_the_noise():
@@ -171,7 +170,7 @@ def test_given_numbers_stay_as_they_are():
         (Problem(10, 2, Hinge()), Budget(1.0, 1e-5), {}, "smooth"),
         (FLAT, Budget(1.0), {}, "delta is 0"),
         (FLAT, Budget(1.0, 1e-5), {"release": "best"}, "release"),
-        (FLAT, Budget(1.0, 1e-5), {"steps": 0}, "at least one"),
+        (FLAT, Budget(1.0, 1e-5), {"steps": 0}, "steps is 0"),
         (FLAT, Budget(1.0, 1e-5), {"step_size": -1.0}, "positive"),
         (FLAT, Budget(1.0, 1e-5), {"clip": 0.0}, "clip"),
         (FLAT, Budget(1.0, 1e-5, Relation.ADD_REMOVE), {"calibration": "paper"}, "replace_one"),

@@ -10,8 +10,7 @@ from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.domains import Ball
 from sordino.losses import Hinge, Huber, Logistic
-from sordino.methods import METHODS, NoisySGD
-from sordino.methods.noisy_sgd import decay
+from sordino.methods import METHODS, Constant, HalvedMidway, Inverse, InverseRoot, NoisySGD
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize, Poisson
@@ -125,18 +124,10 @@ def test_the_unnamed_constant_of_single_record_steps(e, least):
     problem = Problem(n, 10, Logistic())
     T = round((n * e) ** 2)
     plan = plan_of(
-        problem, Budget(e, 1e-5), steps=T, batch_size=1, step_size=1.0, decay="inverse", sampling="fixed_size"
+        problem, Budget(e, 1e-5), steps=T, batch_size=1, step_size=1.0, rate=Inverse(), sampling="fixed_size"
     )
     sigma = math.sqrt(T * math.log(1e5)) / (n * e)
     assert plan.noise.std / sigma == pytest.approx(least, abs=0.02)
-
-
-def test_decay():
-    assert [decay("constant", t, 4) for t in range(4)] == [1, 1, 1, 1]
-    assert [decay("halved midway", t, 4) for t in range(4)] == [1, 1, 0.5, 0.5]
-    assert [decay("halved midway", t, 3) for t in range(3)] == [1, 1, 0.5]
-    assert [decay("inverse", t, 3) for t in range(3)] == [1, 1 / 2, 1 / 3]
-    assert [decay("inverse root", t, 3) for t in range(3)] == [1, 1 / math.sqrt(2), 1 / math.sqrt(3)]
 
 
 def test_a_clip_above_the_lipschitz_constant_is_not_paid_for():
@@ -178,14 +169,14 @@ def test_fixed_size_batches_have_their_size():
 
 
 @pytest.mark.parametrize(
-    ("kind", "last"),
-    [("constant", 4.0), ("halved midway", 3.0), ("inverse", 1 + 1 / 2 + 1 / 3 + 1 / 4), ("inverse root", 2.7844571)],
+    ("rate", "last"),
+    [(Constant(), 4.0), (HalvedMidway(), 3.0), (Inverse(), 1 + 1 / 2 + 1 / 3 + 1 / 4), (InverseRoot(), 2.7844571)],
 )
-def test_steps_decay_and_iterates_are_averaged(kind, last):
-    settings = {"steps": 4, "batch_size": 10, "step_size": 1.0, "decay": kind}
+def test_steps_decay_and_iterates_are_averaged(rate, last):
+    settings = {"steps": 4, "batch_size": 10, "step_size": 1.0, "rate": rate}
     np.testing.assert_allclose(pulled(quiet(**settings, release="last"), 3), last, atol=0.02)
     # the average of w_1 .. w_T, the start left out
-    path = np.cumsum([decay(kind, t, 4) for t in range(4)])
+    path = np.cumsum([rate.at(t, 4) for t in range(4)])
     np.testing.assert_allclose(pulled(quiet(**settings), 3), path.mean(), atol=0.02)
 
 
@@ -226,8 +217,8 @@ def test_little_noise_finds_the_minimum():
     y = np.sign(X @ [1.0, -2.0, 0.5] + 0.5 * rng.normal(size=400))
     problem = Problem(400, 3, Logistic(), penalty=Ridge(0.05))
     oracle = linear_oracle(X, y, problem, Rows(1.0), R1)
-    for release, decayed in (("average", "constant"), ("last", "inverse root")):
-        method = NoisySGD(3000, 100, 3.0, release=release, decay=decayed, calibration="paper")
+    for release, rate in (("average", Constant()), ("last", InverseRoot())):
+        method = NoisySGD(3000, 100, 3.0, release=release, rate=rate, calibration="paper")
         plan = method.plan(problem, Budget(1.0, 1e-5))
         plan = replace(plan, noise=replace(plan.noise, std=1e-6))
         w = method.run(plan, problem, oracle, Randomness.seeded(0)).weights
@@ -265,7 +256,7 @@ def test_the_certificate_is_planned_and_accounted_again():
         (ADULT, Budget(1.0, 1e-5), {"clip": 0.0}, "clip is 0.0"),
         (ADULT, Budget(1.0, 1e-5), {"radius": math.inf}, "radius is inf"),
         (ADULT, Budget(1.0, 1e-5), {"release": "best"}, "'average', 'last'"),
-        (ADULT, Budget(1.0, 1e-5), {"decay": "cosine"}, "'halved midway'"),
+        (ADULT, Budget(1.0, 1e-5), {"rate": "cosine"}, "rate is 'cosine'"),
         (ADULT, Budget(1.0, 1e-5), {"sampling": "shuffled"}, "'poisson', 'fixed_size'"),
         (ADULT, Budget(1.0, 1e-5), {"calibration": "loose"}, "calibration"),
         (ADULT, Budget(1.0, 1e-5, Relation.ADD_REMOVE), {"calibration": "paper"}, "replace_one"),

@@ -12,7 +12,7 @@ from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.domains import Ball
 from sordino.losses import Absolute, EpsilonInsensitive, Hinge, Logistic, MoreauSmoothed, Pinball, Softmax
-from sordino.methods import METHODS, NoisyGradientDescent, NoisySGD, OutputPerturbation
+from sordino.methods import METHODS, RATES, NoisyGradientDescent, NoisySGD, OutputPerturbation
 from sordino.methods.proximal import ProximalSmoothing
 from sordino.methods.schedule import MOST_STEPS
 from sordino.oracle import linear_oracle
@@ -220,7 +220,7 @@ def test_a_smoothed_loss_may_be_the_problem_itself(tmp_path):
 def test_is_offered():
     assert METHODS["ProximalSmoothing"] is ProximalSmoothing
     plain = wire.to_plain(ProximalSmoothing(NoisySGD(steps=3), 2.0))
-    assert wire.from_plain(plain, METHODS) == ProximalSmoothing(NoisySGD(steps=3), 2.0)
+    assert wire.from_plain(plain, {**METHODS, **RATES}) == ProximalSmoothing(NoisySGD(steps=3), 2.0)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.losses import Huber, Logistic
 from sordino.methods import Cosine, RandomRoundSGD, StepDecay
-from sordino.methods.random_round_sgd import draw_round
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize, Poisson
@@ -27,7 +26,7 @@ BUDGET = Budget(1.0, 1e-6)
 def law(plan):
     """P(R = 1), .., P(R = T), as Theorem 5 has it."""
     etas = np.array([plan.step_size * plan.rate.at(t, plan.steps) for t in range(plan.steps)])
-    weights = 2 * etas - plan.smoothness * etas**2
+    weights = 2 * etas - plan.stop.smoothness * etas**2
     return weights / weights.sum()
 
 
@@ -37,15 +36,15 @@ def law(plan):
 def test_the_law_of_the_stopping_round(settings):
     method = RandomRoundSGD(**{"steps": 6, "batch_size": 10, "step_size": 1.0, **settings})
     plan = method.plan(Problem(50, 2, Logistic()), BUDGET)
-    assert plan.smoothness == 0.25
+    assert plan.stop.smoothness == 0.25
     draws = 20_000
     randomness = Randomness.seeded(0)
-    counts = np.bincount([draw_round(plan, randomness) for _ in range(draws)], minlength=7)
+    counts = np.bincount([plan.stop.draw(plan, randomness) for _ in range(draws)], minlength=7)
     assert counts[0] == 0
     np.testing.assert_allclose(counts[1:] / draws, law(plan), atol=4 * math.sqrt(0.25 / draws))
     # a network's beta is not known: rounds are drawn in proportion to their steps
     network = replace(method, clip=1.0).plan(NetworkProblem(50, 2), BUDGET)
-    assert network.smoothness == 0.0
+    assert network.stop.smoothness == 0.0
 
 
 def test_the_run_ends_after_the_round_that_was_drawn():

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from sordino import wire
-from sordino.methods.rates import RATES, Constant, Cosine, HalvedMidway, StepDecay, WarmUp
+from sordino.methods.rates import RATES, Constant, Cosine, HalvedMidway, Inverse, InverseRoot, StepDecay, WarmUp
 
 
 def path(rate, T):
@@ -17,6 +17,8 @@ def test_paths():
     assert path(StepDecay(2, 0.1), 5) == pytest.approx([1, 1, 0.1, 0.1, 0.01])
     assert path(HalvedMidway(), 4) == [1, 1, 0.5, 0.5]
     assert path(HalvedMidway(), 3) == [1, 1, 0.5]
+    assert path(Inverse(), 3) == [1, 1 / 2, 1 / 3]
+    assert path(InverseRoot(), 3) == [1, 1 / math.sqrt(2), 1 / math.sqrt(3)]
     assert path(Cosine(), 4) == pytest.approx([1, (1 + math.sqrt(0.5)) / 2, 0.5, (1 - math.sqrt(0.5)) / 2])
     assert path(Cosine(0.2), 2) == pytest.approx([1, 0.6])
     assert path(WarmUp(2), 4) == [0.5, 1, 1, 1]
@@ -25,7 +27,15 @@ def test_paths():
     assert path(WarmUp(5), 3) == pytest.approx([0.2, 0.4, 0.6])
 
 
-RATES_TO_TRY = [Constant(), StepDecay(3, 0.5), HalvedMidway(), Cosine(), Cosine(0.3), WarmUp(4, StepDecay(2))]
+RATES_TO_TRY = [
+    Constant(),
+    StepDecay(3, 0.5),
+    HalvedMidway(),
+    Inverse(),
+    InverseRoot(),
+    Cosine(0.3),
+    WarmUp(4, StepDecay(2)),
+]
 
 
 @pytest.mark.parametrize("rate", RATES_TO_TRY)

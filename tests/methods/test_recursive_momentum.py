@@ -11,6 +11,7 @@ from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.losses import Huber, Logistic
 from sordino.methods import DPSGD, Cosine, RecursiveMomentum
+from sordino.methods.plan import LastStep
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
@@ -35,8 +36,8 @@ def records():
 
 def quiet(method, problem=PROBLEM):
     plan = method.plan(problem, BUDGET)
-    noises = {name: replace(getattr(plan, name), std=1e-8) for name in ("noise", "first_noise")}
-    return replace(plan, **noises)
+    first = replace(plan.first, noise=replace(plan.first.noise, std=1e-8))
+    return replace(plan, first=first, noise=replace(plan.noise, std=1e-8))
 
 
 def written_out(T, eta, C1, C2, gamma, reach=None):
@@ -68,7 +69,7 @@ def test_the_papers_steps():
     for zeta in (0.003, 10.0):
         method = RecursiveMomentum(**{**GIVEN, "difference_clip": zeta})
         plan = quiet(method)
-        assert plan.reach == pytest.approx(zeta / beta)
+        assert plan.update.reach == pytest.approx(zeta / beta)
         assert plan.step_size == pytest.approx(1 / (2 * beta))
         got = method.run(plan, PROBLEM, oracle, Randomness.seeded(0)).weights
         np.testing.assert_allclose(got, written_out(8, 1 / (2 * beta), 0.3, zeta, 0.2, zeta / beta), atol=1e-6)
@@ -112,21 +113,21 @@ def test_all_mix_is_dp_sgd():
 def test_sensitivities_batches_and_releases():
     method = RecursiveMomentum(30, 5, 20, 0.5, 0.3, 0.01, 0.2)
     plan = method.plan(PROBLEM, BUDGET)
-    assert plan.first_noise.sensitivity == pytest.approx(2 * 0.3)
+    assert plan.first.noise.sensitivity == pytest.approx(2 * 0.3)
     assert plan.noise.sensitivity == pytest.approx(2 * (0.8 * 0.01 + 0.2 * 0.3))
-    assert (plan.first_sampling, plan.sampling) == (Poisson(20 / N), Poisson(5 / N))
+    assert (plan.first.sampling, plan.sampling) == (Poisson(20 / N), Poisson(5 / N))
     assert isinstance(plan.event, Composed)
     # v_0 and v_1, .., v_{T-1}: the last estimate is the one that the last step needs
     assert [count for _, count in plan.event.parts] == [1, 29]
     added = method.plan(PROBLEM, replace(BUDGET, relation=Relation.ADD_REMOVE))
     assert added.noise.sensitivity == pytest.approx(plan.noise.sensitivity / 2)
     fixed = replace(method, sampling="fixed_size").plan(PROBLEM, BUDGET)
-    assert (fixed.first_sampling, fixed.sampling) == (FixedSize(20), FixedSize(5))
+    assert (fixed.first.sampling, fixed.sampling) == (FixedSize(20), FixedSize(5))
     # four batches, or everybody
-    assert replace(method, first_batch=None).plan(PROBLEM, BUDGET).first_sampling == Poisson(20 / N)
-    assert replace(method, batch_size=30, first_batch=None).plan(PROBLEM, BUDGET).first_sampling == FullBatch()
-    assert replace(method, steps=1).plan(PROBLEM, BUDGET).event == plan.first_sampling.event(
-        replace(method, steps=1).plan(PROBLEM, BUDGET).first_noise.event, N
+    assert replace(method, first_batch=None).plan(PROBLEM, BUDGET).first.sampling == Poisson(20 / N)
+    assert replace(method, batch_size=30, first_batch=None).plan(PROBLEM, BUDGET).first.sampling == FullBatch()
+    assert replace(method, steps=1).plan(PROBLEM, BUDGET).event == plan.first.sampling.event(
+        replace(method, steps=1).plan(PROBLEM, BUDGET).first.noise.event, N
     )
 
 
@@ -147,10 +148,10 @@ def test_the_first_estimate_gets_the_noise_that_later_ones_have():
             kept.append(w)
         first, last = kept[0].std(), (kept[2] - kept[1]).std()
         if b0 == 1000:
-            assert plan.first_noise.multiplier > plan.noise.multiplier
+            assert plan.first.noise.multiplier > plan.noise.multiplier
             assert first * (1 if mix else math.sqrt(2)) == pytest.approx(last, rel=0.05)
         else:
-            assert plan.first_noise.multiplier == pytest.approx(plan.noise.multiplier)
+            assert plan.first.noise.multiplier == pytest.approx(plan.noise.multiplier)
             assert first > last
 
 
@@ -184,7 +185,7 @@ def test_the_printed_noise():
     z = 100 / n * math.sqrt(3.5 * T * least / e)
     assert plan.noise.multiplier == pytest.approx(z, rel=1e-4)
     # the first sum has four times the batch, and so four times the multiplier
-    assert plan.first_noise.multiplier == pytest.approx(4 * z, rel=1e-4)
+    assert plan.first.noise.multiplier == pytest.approx(4 * z, rel=1e-4)
     # on the mean over a batch
     contribution = 0.98 * 0.01 + 0.02 * 1.0
     assert plan.noise.std / 100 == pytest.approx(contribution * math.sqrt(14 * T * least / e) / n, rel=1e-4)
@@ -222,11 +223,11 @@ def test_the_theorems_numbers():
     spread = 123 * math.log(1e5)
     zeta = (beta * F * spread) ** 0.25 / math.sqrt(32561 * 0.2)
     assert plan.steps == math.ceil(4 * 32561 * 0.2 * math.sqrt(beta * F / spread)) == 290
-    assert plan.difference_clip == pytest.approx(zeta) == pytest.approx(0.0492, abs=1e-4)
-    assert plan.reach == pytest.approx(zeta / beta)
-    assert plan.mix == pytest.approx(math.sqrt(2) * zeta)
+    assert plan.update.difference_clip == pytest.approx(zeta) == pytest.approx(0.0492, abs=1e-4)
+    assert plan.update.reach == pytest.approx(zeta / beta)
+    assert plan.update.mix == pytest.approx(math.sqrt(2) * zeta)
     assert plan.sampling == Poisson(math.ceil(1 / zeta) / 32561)
-    assert plan.first_sampling == Poisson(math.ceil(1 / (zeta**2 * beta * F)) / 32561)
+    assert plan.first.sampling == Poisson(math.ceil(1 / (zeta**2 * beta * F)) / 32561)
     assert plan.clip == 1.0
 
 
@@ -234,7 +235,7 @@ def test_a_random_iterate_is_one_of_the_path():
     oracle = linear_oracle(*records(), PROBLEM, ROWS)
     method = RecursiveMomentum(**{**GIVEN, "steps": 4}, step_size=0.7, release="random")
     plan = quiet(method)
-    last = replace(plan, release="last")
+    last = replace(plan, stop=LastStep())
     path = [method.run(replace(last, steps=t), PROBLEM, oracle, Randomness.seeded(0)).weights for t in (1, 2, 3, 4)]
     drawn = [method.run(plan, PROBLEM, oracle, Randomness.seeded(seed)).weights for seed in range(200)]
     which = [int(np.argmin([np.abs(w - w_t).max() for w_t in path])) for w in drawn]

@@ -293,7 +293,7 @@ def test_recursions_are_answered_on_one_batch():
     batch = oracle.draw(planned.sampling, Randomness.seeded(0))
     w, before = np.full(4, 0.2), np.zeros(4)
     gradient = Gradient(w, planned.clip, batch)
-    query = Recursion(Difference(w, before, planned.difference_clip, batch), gradient, planned.mix)
+    query = Recursion(Difference(w, before, planned.update.difference_clip, batch), gradient, planned.update.mix)
     assert oracle.release(query, planned.noise, Randomness.seeded(0)).shape == (4,)
 
 

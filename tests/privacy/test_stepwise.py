@@ -1,27 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import pytest
 
-from sordino.privacy.events import Composed, Event, Gaussian, GaussianDP
+from sordino.privacy.events import Composed, Gaussian
 from sordino.privacy.stepwise import Stepwise, as_event
 
 A, B = Gaussian(1.0), Gaussian(2.0)
-
-
-@dataclass(frozen=True)
-class Plan:
-    steps: int
-    event: Event
-
-
-def test_a_run_is_stepwise_if_its_event_has_a_part_for_every_step():
-    assert Stepwise.of(Plan(5, Composed(((A, 1), (B, 4))))).parts == ((A, 1), (B, 4))
-    assert Stepwise.of(Plan(1, A)).parts == ((A, 1),)
-    assert Stepwise.of(Plan(5, GaussianDP(0.3))) is None  # a last iterate
-    assert Stepwise.of(Plan(5, Composed(((A, 4),)))) is None
 
 
 def test_steps_between():

@@ -15,7 +15,7 @@ from sordino.domains import Domain, Everywhere
 from sordino.estimators.releases import count_release
 from sordino.losses import Loss
 from sordino.losses.kinked import Kinked
-from sordino.methods import NoisyGradientDescent, RepeatedSelection, Setting
+from sordino.methods import Method, NoisyGradientDescent, RepeatedSelection, Setting
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
@@ -96,7 +96,7 @@ def method_for(method: Any, problem: Problem, budget: Budget) -> Any:
         return choose(problem, budget)
     if isinstance(method, RepeatedSelection):
         return replace(method, settings=tuple(_searched(setting, problem, budget) for setting in method.settings))
-    if not (hasattr(method, "plan") and hasattr(method, "run")):
+    if not isinstance(method, Method):
         raise TypeError(f"method is a {type(method).__name__}: it must be 'auto' or a method with plan and run.")
     return method
 

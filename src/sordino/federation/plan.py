@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -13,12 +12,11 @@ from sordino.budget import Budget, Relation
 from sordino.domains import Ball, Everywhere
 from sordino.federation.trust import Mode, Trust
 from sordino.losses import LOSSES
-from sordino.methods import METHODS, RATES
+from sordino.methods import METHODS, RATES, DescentPlan, Method
+from sordino.oracle.protocol import Oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize
 from sordino.penalties import BoundedPenalty, Ridge
-from sordino.privacy.events import FixedSizeSampled, Gaussian, PoissonSampled, flatten
-from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem, Problem
 from sordino.sentences import COMMITTEE, DISTRIBUTED, JOINT, OUTSIDERS
 
@@ -29,16 +27,7 @@ Rounding = Literal["owner", "record"]
 """What is rounded to the grid: an owner's sum, or every record's contribution, at the price of one pass per record.
 After the latter the sum does not depend on how the records are divided among owners, to the last bit."""
 
-_ASKS_FOR_MORE = {
-    "OutputPerturbation": "exact gradients",
-    "ObjectivePerturbation": "exact gradients and losses",
-    "ApproximateMinimaPerturbation": "exact gradients and losses",
-    "PermutationSGD": "exact gradients",
-    "AdaptiveGradientDescent": "a choice among losses",
-    "RepeatedSelection": "the records divided anew",
-    "ProximalSmoothing": "the records under another loss",
-}
-_FOLLOWED = ", ".join(name for name in METHODS if name not in _ASKS_FOR_MORE)
+_FOLLOWED = ", ".join(name for name, method in METHODS.items() if method.needs is Oracle)
 
 _KINDS: dict[str, type] = {
     **LOSSES,
@@ -65,7 +54,7 @@ class FederationPlan:
     owners: tuple[Owner, ...]
     problem: Problem | NetworkProblem
     budget: Budget
-    method: Any
+    method: Method[DescentPlan, Oracle]
     mode: Mode = "distributed"
     colluders: int = 1
     rounding: Rounding = "owner"
@@ -96,18 +85,17 @@ class FederationPlan:
         return Trust(len(self.owners), self.mode, self.colluders)
 
     @cached_property
-    def planned(self) -> Any:
+    def planned(self) -> DescentPlan:
         """The method's own plan. Every sum that the owners open is a release that its event must count."""
         planned = self.method.plan(self.problem, self.budget)
-        for leaf in flatten(planned.event)[0]:
-            if not isinstance(leaf, Gaussian | PoissonSampled | FixedSizeSampled):
-                raise ValueError(
-                    f"{type(self.method).__name__} counts on steps that nobody sees, but the owners see every sum: "
-                    "release 'trajectory' or 'average', which are accounted for as all the steps."
-                )
-        for size in _found(planned, FixedSize):
-            self.sizes(size)
-        for noise in _found(planned, GaussianNoise):
+        if not planned.step_events:
+            raise ValueError(
+                f"{type(self.method).__name__} counts on steps that nobody sees, but the owners see every sum: "
+                "release 'trajectory' or 'average', which are accounted for as all the steps."
+            )
+        for sampling, noise, _ in planned.sums:
+            if isinstance(sampling, FixedSize):
+                self.sizes(sampling)
             self.trust.realise(noise)
         return planned
 
@@ -133,7 +121,7 @@ class FederationPlan:
 
     def require_room(self, limit: int) -> None:
         """Raise a sentence if a sum, with sixteen standard deviations of noise, does not fit into the ring."""
-        for noise in _found(self.planned, GaussianNoise):
+        for _, noise, _ in self.planned.sums:
             shared = self.trust.realise(noise)
             contribution = noise.sensitivity / self.relation.distance
             needed = (self.problem.records * contribution + 16 * shared.std) / shared.step
@@ -186,25 +174,13 @@ class FederationPlan:
         return plan  # type: ignore[no-any-return]
 
 
-def require_releases(method: Any) -> None:
-    """Raise a sentence, by the method's name, unless it lives on noisy sums alone."""
+def require_releases(method: Method[Any, Any]) -> None:
+    """Raise a sentence unless the method lives on noisy sums of gradients alone."""
     name = type(method).__name__
-    if name in _ASKS_FOR_MORE:
-        raise ValueError(
-            f"{name} asks for {_ASKS_FOR_MORE[name]}, which several owners never reveal, even to each other: use "
-            f"one of {_FOLLOWED}."
-        )
     if name not in METHODS:
         raise ValueError(f"{name} is not a known method: use one of {_FOLLOWED}.")
-
-
-def _found(value: Any, kind: type) -> Iterator[Any]:
-    """Every value of a kind in a plan."""
-    if isinstance(value, kind):
-        yield value
-    elif is_dataclass(value):
-        for field in fields(value):
-            yield from _found(getattr(value, field.name), kind)
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _found(item, kind)
+    if method.needs is not Oracle:
+        raise ValueError(
+            f"{name} asks the records for more than noisy sums of gradients, and several owners reveal nothing else, "
+            f"even to each other: use one of {_FOLLOWED}."
+        )

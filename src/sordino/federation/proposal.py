@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sordino.budget import Budget, Relation
 from sordino.federation.charter import Charter, Engine, Member, schema_digest
-from sordino.federation.plan import FederationPlan, Owner
+from sordino.federation.plan import FederationPlan, Owner, require_releases
 from sordino.federation.trust import Mode
 from sordino.identity import Face
 from sordino.losses import Huber, Logistic, Loss, Softmax
@@ -91,13 +91,10 @@ def method_with(method: Any, steps: int | None) -> Any:
 
     if isinstance(method, str):
         method = NoisySGD(release="last")
+    require_releases(method)
     if isinstance(method, NoisyGradientDescent) and method.release == "last":
         method = replace(method, release="average")
-    if steps is None:
-        return method
-    if "steps" not in {field.name for field in fields(method)}:
-        raise ValueError(f"{type(method).__name__} takes no number of steps: leave --steps out.")
-    return replace(method, steps=steps)
+    return method if steps is None else replace(method, steps=steps)
 
 
 def _loss(schema: Schema) -> Loss:

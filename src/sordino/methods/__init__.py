@@ -1,6 +1,8 @@
 """One file per published algorithm; `baselines` holds those the papers compare with."""
 
-from sordino.methods.adaptive_moments import AdaptiveMomentsPlan, DPAdam, DPRMSProp
+from typing import Any
+
+from sordino.methods.adaptive_moments import DPAdam, DPRMSProp
 from sordino.methods.baselines import (
     AdaptiveGradientDescent,
     AdaptiveGradientDescentPlan,
@@ -9,18 +11,20 @@ from sordino.methods.baselines import (
     PermutationSGD,
     PermutationSGDPlan,
 )
-from sordino.methods.momentum_sgd import DPSGD, DPSGDPlan
-from sordino.methods.noisy_gradient_descent import NoisyGradientDescent, NoisyGradientDescentPlan
-from sordino.methods.noisy_sgd import NoisySGD, NoisySGDPlan
+from sordino.methods.momentum_sgd import DPSGD
+from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
+from sordino.methods.noisy_sgd import NoisySGD
 from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
 from sordino.methods.output_perturbation import OutputPerturbation, OutputPerturbationPlan
+from sordino.methods.plan import DescentPlan
+from sordino.methods.protocol import Method, Plan, Release
 from sordino.methods.proximal import ProximalSmoothing, ProximalSmoothingPlan
-from sordino.methods.random_round_sgd import RandomRoundSGD, RandomRoundSGDPlan
-from sordino.methods.rates import RATES, Constant, Cosine, HalvedMidway, Rate, StepDecay, WarmUp
-from sordino.methods.recursive_momentum import RecursiveMomentum, RecursiveMomentumPlan
+from sordino.methods.random_round_sgd import RandomRoundSGD
+from sordino.methods.rates import RATES, Constant, Cosine, HalvedMidway, Inverse, InverseRoot, Rate, StepDecay, WarmUp
+from sordino.methods.recursive_momentum import RecursiveMomentum
 from sordino.methods.repeated_selection import RepeatedSelection, RepeatedSelectionPlan, Setting
 
-METHODS: dict[str, type] = {
+METHODS: dict[str, type[Method[Any, Any]]] = {
     method.__name__: method
     for method in (
         OutputPerturbation,
@@ -47,32 +51,32 @@ __all__ = [
     "RATES",
     "AdaptiveGradientDescent",
     "AdaptiveGradientDescentPlan",
-    "AdaptiveMomentsPlan",
     "ApproximateMinimaPerturbation",
     "BassilySmithThakurta",
     "Constant",
     "Cosine",
     "DPAdam",
     "DPRMSProp",
-    "DPSGDPlan",
+    "DescentPlan",
     "HalvedMidway",
+    "Inverse",
+    "InverseRoot",
+    "Method",
     "NoisyGradientDescent",
-    "NoisyGradientDescentPlan",
     "NoisySGD",
-    "NoisySGDPlan",
     "ObjectivePerturbation",
     "ObjectivePerturbationPlan",
     "OutputPerturbation",
     "OutputPerturbationPlan",
     "PermutationSGD",
     "PermutationSGDPlan",
+    "Plan",
     "ProximalSmoothing",
     "ProximalSmoothingPlan",
     "RandomRoundSGD",
-    "RandomRoundSGDPlan",
     "Rate",
     "RecursiveMomentum",
-    "RecursiveMomentumPlan",
+    "Release",
     "RepeatedSelection",
     "RepeatedSelectionPlan",
     "Setting",

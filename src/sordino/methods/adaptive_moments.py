@@ -31,72 +31,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
-
-import numpy as np
+from typing import ClassVar, Literal
 
 from sordino.budget import Budget
-from sordino.methods.batches import (
-    Batches,
+from sordino.methods.descend import descend
+from sordino.methods.plan import DescentPlan
+from sordino.methods.protocol import AnyProblem, Calibration
+from sordino.methods.rates import Constant, Rate
+from sordino.methods.schedule import MOST_STEPS, Descent, balanced_descent
+from sordino.methods.settings import (
     Drawn,
-    Stated,
     batches_of,
+    calibrated,
     calibration_of,
     check_settings,
     clip_of,
-    first_iterate,
-    releases,
-    require_settings,
-    sampled_noise,
-    stopping_round,
+    kept_of,
+    require_delta,
+    require_given,
 )
-from sordino.methods.protocol import Array, Calibration, Release, require_delta
-from sordino.methods.rates import Constant, Rate
-from sordino.methods.schedule import MOST_STEPS, Descent, balanced_descent
+from sordino.methods.updates import Moments, MomentsKind
 from sordino.oracle.protocol import Oracle
-from sordino.oracle.query import Gradient
-from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise
-from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem
-from sordino.progress import steps
-
-Released = Literal["last", "random"]
-Moments = Literal["plain", "corrected"]
-
-
-@dataclass(frozen=True)
-class AdaptiveMomentsPlan:
-    """Every number of the run. `mean_decay` and `square_decay` are beta_1 and beta_2, `ceiling` and `stabiliser` lambda
-    and nu. `noise` is added to sums of clipped gradients."""
-
-    steps: int
-    step_size: float
-    rate: Rate
-    mean_decay: float
-    square_decay: float
-    ceiling: float
-    stabiliser: float
-    moments: Moments
-    clip: float
-    sampling: Batches
-    records: int
-    release: Released
-    noise: GaussianNoise
-
-    @property
-    def event(self) -> Event:
-        return releases(self.sampling, self.noise, self.records, self.steps)
-
-
-@dataclass
-class _State:
-    """w_t, m_{t-1} and psi_{t-1}, and after how many steps the iterate is the one to release."""
-
-    w: Array
-    m: Array
-    psi: Array
-    stop: int
 
 
 @dataclass(frozen=True)
@@ -118,11 +75,14 @@ class DPRMSProp:
     square_decay: float = 0.99
     ceiling: float = 1.0
     stabiliser: float | None = None
-    moments: Moments = "plain"
+    moments: MomentsKind = "plain"
     rate: Rate = field(default_factory=Constant)
     sampling: Drawn = "poisson"
-    release: Released = "last"
+    release: Literal["last", "random"] = "last"
     noise_multiplier: float | None = None
+
+    needs: ClassVar[type[Oracle]] = Oracle
+    run = staticmethod(descend)
 
     @property
     def mean_decay(self) -> float:
@@ -132,18 +92,8 @@ class DPRMSProp:
     def calibration(self) -> Calibration:
         return calibration_of(self.noise_multiplier)
 
-    def plan(self, problem: Stated, budget: Budget) -> AdaptiveMomentsPlan:
+    def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         return _plan(self, problem, budget)
-
-    def run(
-        self,
-        plan: AdaptiveMomentsPlan,
-        problem: Stated,
-        oracle: Oracle,
-        randomness: Randomness,
-        start: Array | None = None,
-    ) -> Release:
-        return _run(plan, problem, oracle, randomness, start)
 
 
 @dataclass(frozen=True)
@@ -158,74 +108,52 @@ class DPAdam:
     square_decay: float = 0.999
     ceiling: float = 1.0
     stabiliser: float | None = None
-    moments: Moments = "plain"
+    moments: MomentsKind = "plain"
     rate: Rate = field(default_factory=Constant)
     sampling: Drawn = "poisson"
-    release: Released = "last"
+    release: Literal["last", "random"] = "last"
     noise_multiplier: float | None = None
+
+    needs: ClassVar[type[Oracle]] = Oracle
+    run = staticmethod(descend)
 
     @property
     def calibration(self) -> Calibration:
         return calibration_of(self.noise_multiplier)
 
-    def plan(self, problem: Stated, budget: Budget) -> AdaptiveMomentsPlan:
+    def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         return _plan(self, problem, budget)
 
-    def run(
-        self,
-        plan: AdaptiveMomentsPlan,
-        problem: Stated,
-        oracle: Oracle,
-        randomness: Randomness,
-        start: Array | None = None,
-    ) -> Release:
-        return _run(plan, problem, oracle, randomness, start)
 
-
-def _plan(method: DPRMSProp | DPAdam, problem: Stated, budget: Budget) -> AdaptiveMomentsPlan:
-    name = type(method).__name__
-    require_delta(name, budget, "use OutputPerturbation for a pure guarantee, or give a delta")
-    require_settings(method, problem, "steps", "batch_size", "step_size", "clip")
+def _plan(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> DescentPlan:
+    require_delta(type(method).__name__, budget)
+    require_given(method, problem, "steps", "batch_size", "step_size", "clip")
     check_settings(
         method,
         positive=("step_size", "clip", "ceiling", "stabiliser", "noise_multiplier"),
         whole=("steps", "batch_size"),
         fractions=("mean_decay", "square_decay"),
-        chosen={"sampling": Drawn, "release": Released, "moments": Moments},
+        chosen={"sampling": Drawn, "release": Literal["last", "random"], "moments": MomentsKind},
     )
-    n = problem.records
+    n, d = problem.records, problem.dim
     T, step, G = _descent(method, problem, budget)
     sampling = batches_of(method.sampling, method.batch_size or n, n)
-    noise = sampled_noise(
-        method.noise_multiplier,
-        budget.relation.distance * G,
-        problem.dim,
-        lambda noise: releases(sampling, noise, n, T),
-        budget,
-    )
+    kept, stop = kept_of(method.release)
     theorem = method.release == "random" and not isinstance(problem, NetworkProblem)
-    # s, the noise on a coordinate of a mean gradient
-    s = noise.std / sampling.expected_size(n)
-    nu = method.stabiliser or (math.sqrt(method.ceiling) if theorem else s)
-    eta = method.step_size or (longest_step(method, problem.constants.beta, nu) if theorem else step * (s + nu))
-    return AdaptiveMomentsPlan(
-        steps=T,
-        step_size=eta,
-        rate=method.rate,
-        mean_decay=method.mean_decay,
-        square_decay=method.square_decay,
-        ceiling=method.ceiling,
-        stabiliser=nu,
-        moments=method.moments,
-        clip=G,
-        sampling=sampling,
-        records=n,
-        release=method.release,
-        noise=noise,
-    )
+
+    def plan_at(multiplier: float) -> DescentPlan:
+        noise = GaussianNoise.at(multiplier, budget.relation.distance * G, d)
+        # s, the noise on a coordinate of a mean gradient
+        s = noise.std / sampling.expected_size(n)
+        nu = method.stabiliser or (math.sqrt(method.ceiling) if theorem else s)
+        eta = method.step_size or (longest_step(method, problem.constants.beta, nu) if theorem else step * (s + nu))
+        update = Moments(method.mean_decay, method.square_decay, method.ceiling, nu, method.moments)
+        return DescentPlan(T, eta, G, sampling, n, noise, method.rate, update, stop, kept)
+
+    return calibrated(plan_at, budget, method.noise_multiplier)
 
 
-def _descent(method: DPRMSProp | DPAdam, problem: Stated, budget: Budget) -> Descent:
+def _descent(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> Descent:
     """T, G, and the step that a balanced descent would take."""
     if isinstance(problem, NetworkProblem) or (method.steps and method.step_size and method.clip):
         return Descent(method.steps or 0, math.nan, clip_of(problem, method.clip))
@@ -244,30 +172,3 @@ def longest_step(method: DPRMSProp | DPAdam, beta: float, nu: float) -> float:
         return nu / (4 * beta)
     k = method.mean_decay / (1 - method.mean_decay) ** 2
     return nu / (beta * (math.sqrt(1 / 4 + 4 * k) + 1 / 2))
-
-
-def _run(
-    plan: AdaptiveMomentsPlan, problem: Stated, oracle: Oracle, randomness: Randomness, start: Array | None
-) -> Release:
-    b, beta_1, beta_2 = plan.sampling.expected_size(plan.records), plan.mean_decay, plan.square_decay
-    w = first_iterate(problem, start)
-    state = _State(w, np.zeros_like(w), np.zeros_like(w), stop=plan.steps)
-    for t in steps(plan.steps, state):
-        if t == 0 and plan.release == "random":
-            state.stop = stopping_round(plan.steps, randomness)
-        if t >= state.stop:
-            break
-        w = state.w
-        batch = oracle.draw(plan.sampling, randomness)
-        g = oracle.release(Gradient(at=w, clip=plan.clip, batch=batch), plan.noise, randomness) / b
-        g = g + problem.penalty.gradient(w)
-        state.m = beta_1 * state.m + (1 - beta_1) * g
-        state.psi = beta_2 * state.psi + (1 - beta_2) * g**2
-        m, psi = state.m, state.psi
-        if plan.moments == "corrected":
-            m, psi = m / (1 - beta_1 ** (t + 1)), psi / (1 - beta_2 ** (t + 1))
-        eta = plan.step_size * plan.rate.at(t, plan.steps)
-        # w - eta m / (sqrt(min(psi, lambda)) + nu)
-        moved = eta * m / (np.sqrt(np.minimum(psi, plan.ceiling)) + plan.stabiliser)
-        state.w = problem.domain.project(w - moved)
-    return Release(state.w, plan.event)

@@ -10,65 +10,28 @@ Nothing is assumed of the loss. Both relations with Poisson batches, replace-one
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
-
-import numpy as np
+from typing import ClassVar, Literal
 
 from sordino.budget import Budget
-from sordino.methods.batches import (
-    Batches,
+from sordino.methods.descend import descend
+from sordino.methods.plan import DescentPlan
+from sordino.methods.protocol import AnyProblem, Calibration
+from sordino.methods.rates import Constant, Rate
+from sordino.methods.schedule import Descent, balanced_batch, balanced_descent
+from sordino.methods.settings import (
     Drawn,
-    Stated,
     batches_of,
+    calibrated,
     calibration_of,
     check_settings,
     clip_of,
-    first_iterate,
-    releases,
-    require_settings,
-    sampled_noise,
+    require_delta,
+    require_given,
 )
-from sordino.methods.protocol import Array, Calibration, Release, require_delta
-from sordino.methods.rates import Constant, Rate
-from sordino.methods.schedule import Descent, balanced_batch, balanced_descent
+from sordino.methods.updates import Momentum, Plain
 from sordino.oracle.protocol import Oracle
-from sordino.oracle.query import Gradient
-from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise
-from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem
-from sordino.progress import steps
-
-Released = Literal["last", "average"]
-
-
-@dataclass(frozen=True)
-class DPSGDPlan:
-    """Every number of the run. `noise` is added to sums of clipped gradients over a batch."""
-
-    steps: int
-    step_size: float
-    rate: Rate
-    momentum: float
-    clip: float
-    sampling: Batches
-    records: int
-    release: Released
-    noise: GaussianNoise
-
-    @property
-    def event(self) -> Event:
-        return releases(self.sampling, self.noise, self.records, self.steps)
-
-
-@dataclass
-class _State:
-    """w_t, m_{t-1}, and the sum of the iterates so far with their number."""
-
-    w: Array
-    m: Array
-    total: Array
-    taken: int
 
 
 @dataclass(frozen=True)
@@ -88,52 +51,38 @@ class DPSGD:
     momentum: float = 0.0
     rate: Rate = field(default_factory=Constant)
     sampling: Drawn = "poisson"
-    release: Released = "last"
+    release: Literal["last", "average"] = "last"
     noise_multiplier: float | None = None
+
+    needs: ClassVar[type[Oracle]] = Oracle
+    run = staticmethod(descend)
 
     @property
     def calibration(self) -> Calibration:
         return calibration_of(self.noise_multiplier)
 
-    def plan(self, problem: Stated, budget: Budget) -> DPSGDPlan:
-        require_delta("DP-SGD", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
-        require_settings(self, problem, "steps", "batch_size", "step_size", "clip")
+    def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
+        require_delta("DP-SGD", budget)
+        require_given(self, problem, "steps", "batch_size", "step_size", "clip")
         check_settings(
             self,
             positive=("step_size", "clip", "noise_multiplier"),
             whole=("steps", "batch_size"),
             fractions=("momentum",),
-            chosen={"sampling": Drawn, "release": Released},
+            chosen={"sampling": Drawn, "release": Literal["last", "average"]},
         )
-        n = problem.records
+        n, d = problem.records, problem.dim
         (T, eta, C), b = self._descent(problem, budget)
         sampling = batches_of(self.sampling, b, n)
-        noise = sampled_noise(
-            self.noise_multiplier,
-            budget.relation.distance * C,
-            problem.dim,
-            lambda noise: releases(sampling, noise, n, T),
-            budget,
-        )
-        return DPSGDPlan(T, eta, self.rate, self.momentum, C, sampling, n, self.release, noise)
+        update = Momentum(self.momentum) if self.momentum else Plain()
 
-    def run(
-        self, plan: DPSGDPlan, problem: Stated, oracle: Oracle, randomness: Randomness, start: Array | None = None
-    ) -> Release:
-        b = plan.sampling.expected_size(plan.records)
-        w = first_iterate(problem, start)
-        state = _State(w, np.zeros_like(w), np.zeros_like(w), 0)
-        for t in steps(plan.steps, state):
-            w = state.w
-            batch = oracle.draw(plan.sampling, randomness)
-            g = oracle.release(Gradient(at=w, clip=plan.clip, batch=batch), plan.noise, randomness) / b
-            state.m = plan.momentum * state.m + g + problem.penalty.gradient(w)
-            state.w = problem.domain.project(w - plan.step_size * plan.rate.at(t, plan.steps) * state.m)
-            state.total = state.total + state.w
-            state.taken += 1
-        return Release(state.total / state.taken if plan.release == "average" else state.w, plan.event)
+        def plan_at(multiplier: float) -> DescentPlan:
+            noise = GaussianNoise.at(multiplier, budget.relation.distance * C, d)
+            return DescentPlan(T, eta, C, sampling, n, noise, self.rate, update, release=self.release)
 
-    def _descent(self, problem: Stated, budget: Budget) -> tuple[Descent, int]:
+        return calibrated(plan_at, budget, self.noise_multiplier)
+
+    def _descent(self, problem: AnyProblem, budget: Budget) -> tuple[Descent, int]:
         clip = None if self.clip is None else clip_of(problem, self.clip)
         if self.steps and self.step_size and self.batch_size and clip:
             return Descent(self.steps, self.step_size, clip), self.batch_size

@@ -16,16 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Budget, Relation
-from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
+from sordino.methods.protocol import AnyProblem, Array, Calibration, Release, StepEvents
 from sordino.methods.schedule import added_convexity, expected_radius
+from sordino.methods.settings import require_delta, require_linear, require_paper_setting
 from sordino.methods.solvers import newton, svrg
-from sordino.oracle.protocol import ExactOracle
+from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.penalties import Ridge
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.events import Approximate, Event, ObjectivePerturbed, flatten
@@ -49,6 +50,7 @@ class ObjectivePerturbationPlan:
     tolerance: float
     noise: GaussianNoise
     output_noise: GaussianNoise
+    step_events: ClassVar[StepEvents] = ()
 
     @property
     def event(self) -> Event:
@@ -68,8 +70,10 @@ class ObjectivePerturbation:
     radius: float | None = None
     calibration: Calibration = "tight"
 
-    def plan(self, problem: Problem, budget: Budget) -> ObjectivePerturbationPlan:
-        self.require(problem, budget)
+    needs: ClassVar[type[Oracle]] = ExactOracle
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> ObjectivePerturbationPlan:
+        problem = self.require(problem, budget)
         L, _, mu = problem.constants
         n = problem.records
         added = self.added
@@ -93,11 +97,12 @@ class ObjectivePerturbation:
     def run(
         self,
         plan: ObjectivePerturbationPlan,
-        problem: Problem,
+        problem: AnyProblem,
         oracle: ExactOracle,
         randomness: Randomness,
         start: Array | None = None,
     ) -> Release:
+        problem = require_linear(problem, "objective perturbation")
         first = problem.start() if start is None else start
         released = np.stack([self._solve(plan, problem, oracle, randomness, w) for w in np.atleast_2d(first)])
         return Release(problem.domain.project(released.reshape(first.shape)), plan.event)
@@ -134,10 +139,10 @@ class ObjectivePerturbation:
             )
         return plan.output_noise.perturb(theta, randomness)
 
-    def require(self, problem: Problem, budget: Budget) -> None:
-        """Raise a sentence that names the first assumption these public facts do not meet."""
-        problem.require("objective perturbation", "convex", "smooth")
-        require_delta("objective perturbation", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
+    def require(self, problem: AnyProblem, budget: Budget) -> Problem:
+        """The problem; or a sentence is raised that names the first assumption these public facts do not meet."""
+        problem = require_linear(problem, "objective perturbation", "convex", "smooth")
+        require_delta("objective perturbation", budget)
         require_paper_setting(self.calibration, budget, "Bassily et al. 2019")
         if problem.loss.hessian_rank != 1:
             raise ValueError(
@@ -152,6 +157,7 @@ class ObjectivePerturbation:
             raise ValueError(
                 "solver 'svrg' draws batches by record number, and under add_remove it is private: use 'newton'."
             )
+        return problem
 
     def _tau(self, problem: Problem) -> float:
         """The certified gradient norm of the sum."""

@@ -29,14 +29,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from sordino.budget import Budget, Relation
 from sordino.losses import Huber, Loss, Squared
-from sordino.methods.protocol import Array, Calibration, Release, require_paper_setting
+from sordino.methods.protocol import AnyProblem, Array, Calibration, Release, StepEvents
 from sordino.methods.schedule import at_most_standing, descent_bias, expected_radius
-from sordino.oracle.protocol import ExactOracle
+from sordino.methods.settings import require_linear, require_paper_setting
+from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.calibrate import noise_for
 from sordino.privacy.events import Event
@@ -57,6 +59,7 @@ class OutputPerturbationPlan:
     step_size: float
     sensitivity: float
     noise: GaussianNoise | L2LaplaceNoise
+    step_events: ClassVar[StepEvents] = ()
 
     @property
     def event(self) -> Event:
@@ -76,8 +79,10 @@ class OutputPerturbation:
     radius: float | None = None
     calibration: Calibration = "tight"
 
-    def plan(self, problem: Problem, budget: Budget) -> OutputPerturbationPlan:
-        problem.require("output perturbation", "convex", "smooth")
+    needs: ClassVar[type[Oracle]] = ExactOracle
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> OutputPerturbationPlan:
+        problem = require_linear(problem, "output perturbation", "convex", "smooth")
         require_paper_setting(self.calibration, budget, "Zhang et al. 2017")
         if budget.relation is not Relation.REPLACE_ONE:
             raise ValueError(
@@ -101,7 +106,7 @@ class OutputPerturbation:
     def run(
         self,
         plan: OutputPerturbationPlan,
-        problem: Problem,
+        problem: AnyProblem,
         oracle: ExactOracle,
         randomness: Randomness,
         start: Array | None = None,

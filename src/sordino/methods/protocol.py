@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.budget import Budget, Relation
+from sordino.budget import Budget
+from sordino.oracle.protocol import Oracle
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
-from sordino.problem import Problem
+from sordino.problem import NetworkProblem, Problem
 
 Array = NDArray[np.float64]
+
+AnyProblem = Problem | NetworkProblem
+
+StepEvents = tuple[tuple[Event, int], ...]
+"""What each step releases, in their order, equal neighbours counted together."""
 
 Calibration = Literal["tight", "paper", "given"]
 """Where the noise comes from: the least that earns the budget; the constants a paper prints, whose true cost is then
@@ -24,7 +30,7 @@ stated; or a multiplier the method was given, whose cost is stated and must stay
 class Release:
     """What leaves the private side, and what happened to produce it."""
 
-    weights: NDArray[np.float64]
+    weights: Array
     event: Event
     chosen: int | None = None
     """Which setting of a search the weights come from."""
@@ -34,31 +40,62 @@ class Plan(Protocol):
     """A frozen dataclass with every number of the run. It is public."""
 
     @property
-    def event(self) -> Event: ...
+    def event(self) -> Event:
+        """What the whole run releases."""
+        ...
+
+    @property
+    def step_events(self) -> StepEvents:
+        """Empty where the guarantee is about the end alone: then nothing may be seen, kept or opened before it."""
+        ...
 
 
-class Method(Protocol):
-    """`start` is a data-independent first iterate; a stack of them (k x dim) makes k independent runs."""
+PlanT = TypeVar("PlanT", bound=Plan)
+OracleT = TypeVar("OracleT", bound=Oracle)
+OracleT_contra = TypeVar("OracleT_contra", bound=Oracle, contravariant=True)
 
-    calibration: Calibration
 
-    def plan(self, problem: Problem, budget: Budget) -> Any: ...
+@runtime_checkable
+class Method(Protocol[PlanT, OracleT_contra]):
+    """Settings of an algorithm.
+
+    `needs` names the oracle that `run` asks for. `Oracle` itself gives noisy sums of gradients alone, so what needs no
+    more runs on networks and among several owners too.
+    """
+
+    needs: ClassVar[type[Oracle]]
+
+    @property
+    def calibration(self) -> Calibration: ...
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> PlanT: ...
+
     def run(
-        self, plan: Any, problem: Problem, oracle: Any, randomness: Randomness, start: Array | None = None
-    ) -> Release: ...
+        self,
+        plan: PlanT,
+        problem: AnyProblem,
+        oracle: OracleT_contra,
+        randomness: Randomness,
+        start: Array | None = None,
+    ) -> Release:
+        """`start` is a first iterate that does not depend on the records; a stack (k x dim) makes k runs."""
+        ...
 
 
-def require_delta(method: str, budget: Budget, instead: str) -> None:
-    """Gaussian noise never gives delta = 0."""
-    if budget.pure:
-        raise ValueError(f"delta is 0, but {method} adds Gaussian noise and needs delta > 0: {instead}.")
+@runtime_checkable
+class Batched(Protocol):
+    """Settings of a method that takes steps on batches; None is for the method to choose."""
+
+    @property
+    def steps(self) -> int | None: ...
+    @property
+    def batch_size(self) -> int | None: ...
 
 
-def require_paper_setting(calibration: Calibration, budget: Budget, papers: str) -> None:
-    if calibration not in ("tight", "paper"):
-        raise ValueError(f"calibration is {calibration!r}: it must be 'tight' or 'paper'.")
-    if calibration == "paper" and budget.relation is not Relation.REPLACE_ONE:
-        raise ValueError(
-            f"calibration='paper' with relation {budget.relation}: {papers} states its noise for replace_one only; "
-            "use calibration='tight'."
+def require_offered(method: Method[PlanT, OracleT], oracle: Oracle) -> None:
+    """Raise a sentence unless the oracle gives what the method asks for."""
+    if not isinstance(oracle, method.needs):
+        raise TypeError(
+            f"{type(method).__name__} needs an oracle that is a {method.needs.__name__}, and {type(oracle).__name__} "
+            "is none: use a method that lives on noisy sums of gradients, such as NoisySGD, DPSGD or DPAdam."
         )

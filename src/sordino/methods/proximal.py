@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from sordino.budget import Budget
 from sordino.losses import MoreauSmoothed
 from sordino.losses.kinked import Kinked
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
-from sordino.methods.protocol import Array, Calibration, Release
+from sordino.methods.protocol import AnyProblem, Array, Calibration, Method, Plan, Release, StepEvents
 from sordino.methods.schedule import (
     FEWEST_STEPS,
     LONGEST_STRIDE,
@@ -40,7 +40,8 @@ from sordino.methods.schedule import (
     expected_radius,
     predicted_excess,
 )
-from sordino.oracle.protocol import ScoredOracle
+from sordino.methods.settings import require_linear
+from sordino.oracle.protocol import LinearOracle, Oracle
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
@@ -58,12 +59,15 @@ class ProximalSmoothingPlan:
     """s, and the plan of the inner method for the smoothed problem."""
 
     sharpness: float
-    inner: Any
+    inner: Plan
 
     @property
     def event(self) -> Event:
-        event: Event = self.inner.event
-        return event
+        return self.inner.event
+
+    @property
+    def step_events(self) -> StepEvents:
+        return self.inner.step_events
 
 
 @dataclass(frozen=True)
@@ -75,19 +79,21 @@ class ProximalSmoothing:
     follow a sharper loss at no cost in noise. `NoisySGD(release="last")` comes close and reads the records less often.
     """
 
-    inner: Any = field(default_factory=NoisyGradientDescent)
+    inner: Method[Any, LinearOracle] = field(default_factory=NoisyGradientDescent)
     sharpness: float | None = None
 
+    needs: ClassVar[type[Oracle]] = LinearOracle
+
     def __post_init__(self) -> None:
-        if not (hasattr(self.inner, "plan") and hasattr(self.inner, "run")):
+        if not isinstance(self.inner, Method):
             raise ValueError(f"inner is {self.inner!r}: it must be a method such as NoisyGradientDescent().")
 
     @property
     def calibration(self) -> Calibration:
-        calibration: Calibration = self.inner.calibration
-        return calibration
+        return self.inner.calibration
 
-    def plan(self, problem: Problem, budget: Budget) -> ProximalSmoothingPlan:
+    def plan(self, problem: AnyProblem, budget: Budget) -> ProximalSmoothingPlan:
+        problem = require_linear(problem, "proximal smoothing")
         if not isinstance(problem.loss, Kinked):
             raise ValueError(
                 f"{type(problem.loss).__name__} loss has no kink to smooth: use {type(self.inner).__name__} by itself."
@@ -99,14 +105,13 @@ class ProximalSmoothing:
     def run(
         self,
         plan: ProximalSmoothingPlan,
-        problem: Problem,
-        oracle: ScoredOracle,
+        problem: AnyProblem,
+        oracle: LinearOracle,
         randomness: Randomness,
         start: Array | None = None,
     ) -> Release:
-        smoothed = _smoothed(problem, plan.sharpness)
-        release: Release = self.inner.run(plan.inner, smoothed, oracle.under(smoothed.loss), randomness, start)
-        return release
+        smoothed = _smoothed(require_linear(problem, "proximal smoothing"), plan.sharpness)
+        return self.inner.run(plan.inner, smoothed, oracle.under(smoothed.loss), randomness, start)
 
     def _sharpness(self, problem: Problem, budget: Budget) -> float:
         L, n, d = problem.constants.L, problem.records, problem.dim

@@ -26,57 +26,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from sordino.budget import Budget
-from sordino.methods.batches import (
-    Batches,
+from sordino.methods.descend import descend
+from sordino.methods.plan import Batches, DescentPlan, WeightedStep
+from sordino.methods.protocol import AnyProblem, Calibration
+from sordino.methods.rates import Constant, Rate
+from sordino.methods.settings import (
     Drawn,
-    Stated,
     batches_of,
+    calibrated,
     check_settings,
     clip_of,
-    first_iterate,
-    releases,
-    require_settings,
-    sampled_noise,
+    loss_at_zero,
+    require_delta,
+    require_given,
+    require_paper_setting,
 )
-from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
-from sordino.methods.rates import Constant, Rate
 from sordino.oracle.protocol import Oracle
-from sordino.oracle.query import Gradient
 from sordino.oracle.sampling import FixedSize
 from sordino.privacy.accountants import gdp_mu
-from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise
-from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem, Problem
-from sordino.progress import steps
-
-
-@dataclass(frozen=True)
-class RandomRoundSGDPlan:
-    """Every number of the run. `steps` is T, the most rounds there can be; `smoothness` the beta in the law of R."""
-
-    steps: int
-    step_size: float
-    rate: Rate
-    smoothness: float
-    clip: float
-    sampling: Batches
-    records: int
-    noise: GaussianNoise
-
-    @property
-    def event(self) -> Event:
-        return releases(self.sampling, self.noise, self.records, self.steps)
-
-
-@dataclass
-class _State:
-    """w_t, and R."""
-
-    w: Array
-    stop: int
 
 
 @dataclass(frozen=True)
@@ -95,51 +67,42 @@ class RandomRoundSGD:
     sampling: Drawn = "poisson"
     calibration: Calibration = "tight"
 
-    def plan(self, problem: Stated, budget: Budget) -> RandomRoundSGDPlan:
-        require_delta("random-round SGD", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
+    needs: ClassVar[type[Oracle]] = Oracle
+    run = staticmethod(descend)
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
+        require_delta("random-round SGD", budget)
         require_paper_setting(self.calibration, budget, "Zhang et al. 2017")
-        require_settings(self, problem, "steps", "batch_size", "step_size", "clip")
+        require_given(self, problem, "steps", "batch_size", "step_size", "clip")
         check_settings(self, positive=("step_size", "clip"), whole=("steps", "batch_size"), chosen={"sampling": Drawn})
         if not isinstance(problem, NetworkProblem):
             problem.require("random-round SGD", "smooth")
+        n, d, C = problem.records, problem.dim, self._clip(problem)
         T, sampling = self._rounds(problem, budget)
-        noise = self._noise(problem, budget, sampling, T)
-        eta = self.step_size or self._step(problem, noise, sampling, T)
+        Delta = budget.relation.distance * C
         beta = 0.0 if isinstance(problem, NetworkProblem) else problem.constants.beta
-        if eta * beta >= 2:
+
+        def plan_with(noise: GaussianNoise) -> DescentPlan:
+            eta = self.step_size or self._step(problem, noise, sampling, T)
+            return DescentPlan(T, eta, C, sampling, n, noise, self.rate, stop=WeightedStep(beta))
+
+        if self.calibration == "paper":
+            log = math.log(3 * n / budget.delta) * math.log(2 / budget.delta)
+            plan = plan_with(GaussianNoise(Delta, 2 * C * math.sqrt(log) / budget.epsilon, d))
+        else:
+            plan = calibrated(lambda multiplier: plan_with(GaussianNoise.at(multiplier, Delta, d)), budget)
+        if plan.step_size * beta >= 2:
             raise ValueError(
-                f"step_size is {eta}: random-round SGD needs one below 2/beta = {2 / beta:g}, or rounds would have "
-                "negative probabilities."
+                f"step_size is {plan.step_size}: random-round SGD needs one below 2/beta = {2 / beta:g}, or rounds "
+                "would have negative probabilities."
             )
-        return RandomRoundSGDPlan(T, eta, self.rate, beta, self._clip(problem), sampling, problem.records, noise)
+        return plan
 
-    def run(
-        self,
-        plan: RandomRoundSGDPlan,
-        problem: Stated,
-        oracle: Oracle,
-        randomness: Randomness,
-        start: Array | None = None,
-    ) -> Release:
-        b = plan.sampling.expected_size(plan.records)
-        state = _State(first_iterate(problem, start), stop=plan.steps)
-        for t in steps(plan.steps, state):
-            if t == 0:
-                state.stop = draw_round(plan, randomness)
-            if t >= state.stop:
-                break
-            w = state.w
-            batch = oracle.draw(plan.sampling, randomness)
-            g = oracle.release(Gradient(at=w, clip=plan.clip, batch=batch), plan.noise, randomness) / b
-            eta = plan.step_size * plan.rate.at(t, plan.steps)
-            state.w = problem.domain.project(w - eta * (g + problem.penalty.gradient(w)))
-        return Release(state.w, plan.event)
-
-    def _clip(self, problem: Stated) -> float:
+    def _clip(self, problem: AnyProblem) -> float:
         # the printed noise is for gradients as they are
         return problem.constants.L if self.calibration == "paper" else clip_of(problem, self.clip)
 
-    def _rounds(self, problem: Stated, budget: Budget) -> tuple[int, Batches]:
+    def _rounds(self, problem: AnyProblem, budget: Budget) -> tuple[int, Batches]:
         n = problem.records
         if self.calibration == "paper":
             if self.batch_size not in (None, 1) or self.clip is not None:
@@ -154,15 +117,7 @@ class RandomRoundSGD:
         b = self.batch_size or min(n, max(1, math.ceil(size)))
         return self.steps or max(1, math.ceil(K / b)), batches_of(self.sampling, b, n)
 
-    def _noise(self, problem: Stated, budget: Budget, sampling: Batches, T: int) -> GaussianNoise:
-        n, d, Delta = problem.records, problem.dim, budget.relation.distance * self._clip(problem)
-        if self.calibration == "paper":
-            L, delta = problem.constants.L, budget.delta
-            sigma = 2 * L * math.sqrt(math.log(3 * n / delta) * math.log(2 / delta)) / budget.epsilon
-            return GaussianNoise(Delta, sigma, d)
-        return sampled_noise(None, Delta, d, lambda noise: releases(sampling, noise, n, T), budget)
-
-    def _step(self, problem: Stated, noise: GaussianNoise, sampling: Batches, T: int) -> float:
+    def _step(self, problem: AnyProblem, noise: GaussianNoise, sampling: Batches, T: int) -> float:
         beta, b = problem.constants.beta, sampling.expected_size(problem.records)
         spread = self._clip(problem) ** 2 * (4 if self.calibration == "paper" else 1)
         s = math.sqrt(spread / b + problem.dim * (noise.std / b) ** 2)
@@ -171,27 +126,8 @@ class RandomRoundSGD:
         return min(1 / beta, _first_gap(problem) / (s * root))
 
 
-def draw_round(plan: RandomRoundSGDPlan, randomness: Randomness) -> int:
-    """R = t + 1 with probability ~ 2 eta_t - beta eta_t^2, by rejection: T may be n^2."""
-    generator, beta = randomness.sampling.generator, plan.smoothness
-
-    def weight(eta: float) -> float:
-        return 2 * eta - beta * eta**2
-
-    # weights rise up to eta = 1/beta, and rates are at most 1
-    most = weight(min(plan.step_size, 1 / beta) if beta > 0 else plan.step_size)
-    while True:
-        t = int(generator.integers(plan.steps))
-        if generator.random() * most < weight(plan.step_size * plan.rate.at(t, plan.steps)):
-            return t + 1
-
-
-def _first_gap(problem: Stated) -> float:
-    """D_F = sqrt(2 (F(0) - F*)/beta), from the public bound on the loss at zero and F* >= 0."""
+def _first_gap(problem: AnyProblem) -> float:
+    """D_F = sqrt(2 (F(0) - F*)/beta), with F* >= 0."""
     assert isinstance(problem, Problem)
-    if not math.isfinite(problem.loss.at_zero):
-        raise ValueError(
-            f"{type(problem.loss).__name__} loss has no public bound at zero, which random-round SGD's step follows "
-            "from: give it a target bound, or give steps, batch size and step size."
-        )
-    return math.sqrt(2 * problem.loss.at_zero / problem.constants.beta)
+    at_zero = loss_at_zero(problem, "random-round SGD", "steps, batch size and step size")
+    return math.sqrt(2 * at_zero / problem.constants.beta)

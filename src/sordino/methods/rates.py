@@ -3,6 +3,8 @@ r"""How step sizes change along a run: eta_t = eta * rate_t, from the number of 
 Constant              rate_t = 1
 StepDecay(k, f)       rate_t = f^(t // k)
 HalvedMidway          rate_t = 1, and 1/2 in the second half (the experiments of Yu et al. 2020)
+Inverse               rate_t = 1/(t + 1)
+InverseRoot           rate_t = 1/sqrt(t + 1)
 Cosine(c)             rate_t = c + (1 - c) (1 + cos(pi t / T)) / 2
 WarmUp(s, then)       rate_t = (t + 1)/s for t < s, then `then`, as if the run began there
 """
@@ -12,9 +14,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Rate(Protocol):
     """Always in (0, 1], so that the step size of a plan is the longest one."""
 
@@ -52,6 +55,18 @@ class HalvedMidway:
 
 
 @dataclass(frozen=True)
+class Inverse:
+    def at(self, t: int, T: int) -> float:
+        return 1 / (t + 1)
+
+
+@dataclass(frozen=True)
+class InverseRoot:
+    def at(self, t: int, T: int) -> float:
+        return 1 / math.sqrt(t + 1)
+
+
+@dataclass(frozen=True)
 class Cosine:
     """Down to `floor`, slowly at both ends."""
 
@@ -86,4 +101,6 @@ def _whole(name: str, count: int) -> None:
         raise ValueError(f"{name} is {count!r}: a whole number of steps is needed, at least one.")
 
 
-RATES: dict[str, type] = {kind.__name__: kind for kind in (Constant, StepDecay, HalvedMidway, Cosine, WarmUp)}
+RATES: dict[str, type] = {
+    kind.__name__: kind for kind in (Constant, StepDecay, HalvedMidway, Inverse, InverseRoot, Cosine, WarmUp)
+}

@@ -40,73 +40,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import ClassVar, Literal, NamedTuple
 
 from sordino.budget import Budget
-from sordino.methods.batches import (
-    Batches,
+from sordino.methods.descend import descend
+from sordino.methods.plan import DescentPlan, FirstSum
+from sordino.methods.protocol import AnyProblem, Calibration
+from sordino.methods.rates import Constant, Rate
+from sordino.methods.settings import (
     Drawn,
-    Stated,
     batches_of,
+    calibrated,
     check_settings,
     clip_of,
-    first_iterate,
-    require_settings,
-    stopping_round,
+    kept_of,
+    loss_at_zero,
+    require_delta,
+    require_given,
+    require_paper_setting,
 )
-from sordino.methods.protocol import Array, Calibration, Release, require_delta, require_paper_setting
-from sordino.methods.rates import Constant, Rate
-from sordino.oracle.protocol import RecursiveOracle
-from sordino.oracle.query import Difference, Gradient, Recursion
-from sordino.privacy.calibrate import calibrate
-from sordino.privacy.events import Composed, Event
+from sordino.methods.updates import Recursive
+from sordino.oracle.protocol import Oracle
 from sordino.privacy.noise import GaussianNoise
-from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem
-from sordino.progress import steps
-
-Released = Literal["last", "random"]
-
-
-@dataclass(frozen=True)
-class RecursiveMomentumPlan:
-    """Every number of the run. `first_noise` is added to the first sum, `noise` to the others.
-
-    With a `reach` (zeta / beta) a step is never longer than that, and `step_size` is the factor 1/(2 beta).
-    """
-
-    steps: int
-    step_size: float
-    reach: float | None
-    rate: Rate
-    mix: float
-    clip: float
-    difference_clip: float
-    first_sampling: Batches
-    sampling: Batches
-    records: int
-    release: Released
-    first_noise: GaussianNoise
-    noise: GaussianNoise
-
-    @property
-    def event(self) -> Event:
-        first = self.first_sampling.event(self.first_noise.event, self.records)
-        if self.steps == 1:
-            return first
-        return Composed(((first, 1), (self.sampling.event(self.noise.event, self.records), self.steps - 1)))
-
-
-@dataclass
-class _State:
-    """w_t, w_{t-1} and v_{t-1}, and after how many steps the iterate is the one to release."""
-
-    w: Array
-    before: Array
-    v: Array
-    stop: int
 
 
 class _Numbers(NamedTuple):
@@ -140,80 +96,66 @@ class RecursiveMomentum:
     mix: float | None = None
     rate: Rate = field(default_factory=Constant)
     sampling: Drawn = "poisson"
-    release: Released = "last"
+    release: Literal["last", "random"] = "last"
     noise_multiplier: float | None = None
     calibration: Calibration = "tight"
+
+    needs: ClassVar[type[Oracle]] = Oracle
+    run = staticmethod(descend)
 
     def __post_init__(self) -> None:
         if self.noise_multiplier is not None and self.calibration == "tight":
             object.__setattr__(self, "calibration", "given")
 
-    def plan(self, problem: Stated, budget: Budget) -> RecursiveMomentumPlan:
-        require_delta("recursive momentum", budget, "use OutputPerturbation for a pure guarantee, or give a delta")
+    def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
+        require_delta("recursive momentum", budget)
         self._check(problem, budget)
         n, d = problem.records, problem.dim
         numbers = self._numbers(problem, budget)
+        T, C, gamma = numbers.steps, numbers.clip, numbers.mix
         first, others = (batches_of(self.sampling, b, n) for b in (numbers.first_batch, numbers.batch_size))
-        distance = budget.relation.distance
-        moved = (1 - numbers.mix) * numbers.difference_clip + numbers.mix * numbers.clip
+        moved = (1 - gamma) * numbers.difference_clip + gamma * C
+        Delta_0, Delta = budget.relation.distance * C, budget.relation.distance * moved
+        kept, stop = kept_of(self.release)
 
-        def plan_with(first_noise: GaussianNoise, noise: GaussianNoise) -> RecursiveMomentumPlan:
-            return RecursiveMomentumPlan(
-                *numbers[:3], self.rate, *numbers[3:6], first, others, n, self.release, first_noise, noise
+        def plan_with(first_noise: GaussianNoise, noise: GaussianNoise) -> DescentPlan:
+            return DescentPlan(
+                steps=T,
+                step_size=numbers.step_size,
+                clip=C,
+                sampling=others,
+                records=n,
+                noise=noise,
+                rate=self.rate,
+                update=Recursive(gamma, numbers.difference_clip, numbers.reach),
+                stop=stop,
+                release=kept,
+                first=FirstSum(first, first_noise),
             )
-
-        # z_0 Delta_0 / b_0 = (z Delta / b) sqrt(A)
-        grown = math.sqrt(_accumulated(numbers.mix, numbers.steps))
-        ratio = max(1.0, moved / numbers.clip * first.expected_size(n) / others.expected_size(n) * grown)
-
-        def plan_at(z: float) -> RecursiveMomentumPlan:
-            first_noise = GaussianNoise.at(ratio * z, distance * numbers.clip, d)
-            return plan_with(first_noise, GaussianNoise.at(z, distance * moved, d))
 
         if self.calibration == "paper":
             # on means over a batch, per unit of the contribution
-            sigma = _printed(n, numbers.steps, budget)
+            sigma = _printed(n, T, budget)
             return plan_with(
-                GaussianNoise(distance * numbers.clip, sigma * numbers.clip * first.expected_size(n), d),
-                GaussianNoise(distance * moved, sigma * moved * others.expected_size(n), d),
+                GaussianNoise(Delta_0, sigma * C * first.expected_size(n), d),
+                GaussianNoise(Delta, sigma * moved * others.expected_size(n), d),
             )
-        if self.noise_multiplier is not None:
-            return plan_at(self.noise_multiplier)
-        return plan_at(calibrate(lambda z: plan_at(z).event, budget))
+        # z_0 Delta_0 / b_0 = (z Delta / b) sqrt(A)
+        grown = math.sqrt(_accumulated(gamma, T))
+        ratio = max(1.0, moved / C * first.expected_size(n) / others.expected_size(n) * grown)
+        return calibrated(
+            lambda z: plan_with(GaussianNoise.at(ratio * z, Delta_0, d), GaussianNoise.at(z, Delta, d)),
+            budget,
+            self.noise_multiplier,
+        )
 
-    def run(
-        self,
-        plan: RecursiveMomentumPlan,
-        problem: Stated,
-        oracle: RecursiveOracle,
-        randomness: Randomness,
-        start: Array | None = None,
-    ) -> Release:
-        w = first_iterate(problem, start)
-        state = _State(w, w, np.zeros_like(w), stop=plan.steps)
-        for t in steps(plan.steps, state):
-            if t == 0 and plan.release == "random":
-                state.stop = stopping_round(plan.steps, randomness)
-            if t >= state.stop:
-                break
-            w = state.w
-            state.v = _estimate(plan, oracle, randomness, state, t)
-            direction = state.v + problem.penalty.gradient(w)
-            eta = plan.step_size * plan.rate.at(t, plan.steps)
-            if plan.reach is not None:
-                # min(zeta / (beta |direction|), eta), for every run of a stack
-                length = np.linalg.norm(direction, axis=-1, keepdims=True)
-                eta = np.minimum(plan.reach / np.maximum(length, 1e-300), eta)
-            state.before, state.w = w, problem.domain.project(w - eta * direction)
-        return Release(state.w, plan.event)
-
-    def _check(self, problem: Stated, budget: Budget) -> None:
-        require_settings(self, problem, "steps", "batch_size", "step_size", "clip", "difference_clip", "mix")
+    def _check(self, problem: AnyProblem, budget: Budget) -> None:
+        require_given(self, problem, "steps", "batch_size", "step_size", "clip", "difference_clip", "mix")
         check_settings(
             self,
             positive=("step_size", "clip", "difference_clip", "noise_multiplier"),
             whole=("steps", "batch_size", "first_batch"),
-            chosen={"sampling": Drawn, "release": Released},
+            chosen={"sampling": Drawn, "release": Literal["last", "random"]},
         )
         if self.mix is not None and not 0 <= self.mix <= 1:
             raise ValueError(f"mix is {self.mix}: it weighs the gradient against its difference and lies in [0, 1].")
@@ -225,7 +167,7 @@ class RecursiveMomentum:
         if self.calibration != "given":
             require_paper_setting(self.calibration, budget, "Wang et al. 2019")
 
-    def _numbers(self, problem: Stated, budget: Budget) -> _Numbers:
+    def _numbers(self, problem: AnyProblem, budget: Budget) -> _Numbers:
         """Theorem 4.4, where nothing else is said."""
         n, G = problem.records, clip_of(problem, self.clip)
         T, b, eta, zeta, gamma = self.steps, self.batch_size, self.step_size, self.difference_clip, self.mix
@@ -235,12 +177,8 @@ class RecursiveMomentum:
         assert not isinstance(problem, NetworkProblem)
         problem.require("recursive momentum without step size, clips, mix, batch size and steps", "smooth")
         beta, spread = problem.constants.beta, problem.dim * math.log(1 / budget.delta)
-        F, n_eps = problem.loss.at_zero, n * budget.epsilon
-        if not math.isfinite(F):
-            raise ValueError(
-                f"{type(problem.loss).__name__} loss has no public bound at zero, which recursive momentum's numbers "
-                "follow from: give it a target bound, or give steps, sizes, clips and mix."
-            )
+        F = loss_at_zero(problem, "recursive momentum", "steps, sizes, clips and mix")
+        n_eps = n * budget.epsilon
         zeta = zeta or math.sqrt(G / n_eps) * (beta * F * spread) ** 0.25
         return _Numbers(
             steps=T or math.ceil(4 * n_eps * math.sqrt(beta * F / spread) / G),
@@ -252,20 +190,6 @@ class RecursiveMomentum:
             first_batch=b0 or min(n, math.ceil(G**2 / (zeta**2 * beta * F))),
             batch_size=b or min(n, math.ceil(G**2 / zeta)),
         )
-
-
-def _estimate(
-    plan: RecursiveMomentumPlan, oracle: RecursiveOracle, randomness: Randomness, state: _State, t: int
-) -> Array:
-    """v_t, from v_{t-1} and what the records say of the last step."""
-    sampling = plan.sampling if t else plan.first_sampling
-    batch, b = oracle.draw(sampling, randomness), sampling.expected_size(plan.records)
-    gradient = Gradient(state.w, plan.clip, batch)
-    if t == 0:
-        return oracle.release(gradient, plan.first_noise, randomness) / b
-    difference = Difference(state.w, state.before, plan.difference_clip, batch)
-    moved = oracle.release(Recursion(difference, gradient, plan.mix), plan.noise, randomness)
-    return (1 - plan.mix) * state.v + moved / b
 
 
 def _accumulated(mix: float, T: int) -> float:

@@ -27,8 +27,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.budget import Budget, Relation
-from sordino.methods.protocol import Calibration, Release, require_delta
-from sordino.oracle.protocol import Array, DividingOracle
+from sordino.methods.plan import DescentPlan
+from sordino.methods.protocol import AnyProblem, Calibration, Method, Plan, Release, StepEvents
+from sordino.methods.settings import require_delta, require_linear
+from sordino.oracle.protocol import Array, LinearOracle, Oracle
 from sordino.oracle.query import ClippedLoss
 from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.penalties import Ridge
@@ -47,7 +49,7 @@ from sordino.progress import watching
 class Setting:
     """One to try: a method, and the ridge strength if it is not to be the problem's."""
 
-    method: Any
+    method: Method[Any, LinearOracle]
     l2: float | None = None
 
     def problem(self, problem: Problem) -> Problem:
@@ -59,12 +61,13 @@ class RepeatedSelectionPlan:
     """Every number of the search. One run may cost `run_budget`; `plans` are the settings' for the training part."""
 
     run_budget: Budget
-    plans: tuple[Any, ...]
+    plans: tuple[Plan, ...]
     repetitions: Repetitions
     held_out: FixedSize | Poisson
     held_out_records: int
     score_clip: float
     noise: GaussianNoise
+    step_events: ClassVar[StepEvents] = ()
 
     @property
     def event(self) -> Event:
@@ -86,8 +89,10 @@ class RepeatedSelection:
     held_out: float = 0.1
     score_clip: float | None = None
     calibration: ClassVar[Calibration] = "tight"
+    needs: ClassVar[type[Oracle]] = LinearOracle
 
-    def plan(self, problem: Problem, budget: Budget) -> RepeatedSelectionPlan:
+    def plan(self, problem: AnyProblem, budget: Budget) -> RepeatedSelectionPlan:
+        problem = require_linear(problem, "a search")
         self._require(budget)
         C = 2 * problem.loss.at_zero if self.score_clip is None else self.score_clip
         if not 0 < C < math.inf:
@@ -120,11 +125,12 @@ class RepeatedSelection:
     def run(
         self,
         plan: RepeatedSelectionPlan,
-        problem: Problem,
-        oracle: DividingOracle,
+        problem: AnyProblem,
+        oracle: LinearOracle,
         randomness: Randomness,
         start: Array | None = None,
     ) -> Release:
+        problem = require_linear(problem, "a search")
         first = problem.start() if start is None else start
         # searches side by side share the split; the runs of one search are independent, as the theorem asks
         starts = np.atleast_2d(first)
@@ -171,14 +177,15 @@ class RepeatedSelection:
                     f"a setting with {name} has calibration={setting.method.calibration!r}: a search fits the noise of "
                     "its runs to the whole budget; use calibration='tight'."
                 )
-            if getattr(setting.method, "release", None) == "trajectory":
-                raise ValueError(f"a setting with {name} releases its whole path: a search compares single models.")
 
     def _require_accounted(self, plan: RepeatedSelectionPlan, relation: Relation) -> None:
         for setting, its_plan in zip(self.settings, plan.plans, strict=True):
+            name = type(setting.method).__name__
+            if isinstance(its_plan, DescentPlan) and its_plan.release == "trajectory":
+                raise ValueError(f"a setting with {name} releases its whole path: a search compares single models.")
             if not RepeatedAccountant().supports(plan.repetitions.event(its_plan.event), relation):
                 raise ValueError(
-                    f"a setting with {type(setting.method).__name__} has no Renyi divergence under {relation}, which "
+                    f"a setting with {name} has no Renyi divergence under {relation}, which "
                     "is what a search is accounted by: use a method with Gaussian noise, such as NoisyGradientDescent."
                 )
 

@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 
 from sordino.budget import Budget, Relation
 from sordino.losses import Logistic, Softmax
+from sordino.methods.protocol import AnyProblem
 from sordino.privacy.accountants.objective import largest_shift
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.last_iterate import last_iterate_factor
 from sordino.privacy.noise import GaussianNoise
-from sordino.problem import Problem
+from sordino.problem import NetworkProblem, Problem
 
 FEWEST_STEPS = 25
 MOST_STEPS = 2000
@@ -100,13 +101,14 @@ def predicted_excess(
     return bias + noise + bent
 
 
-def amplification(problem: Problem, relation: Relation, T: int, eta: float, C: float, paid: Paid) -> float:
+def amplification(problem: AnyProblem, relation: Relation, T: int, eta: float, C: float, paid: Paid) -> float:
     """A_T: what T steps on all records cost in Gaussian differential privacy, in units of one of them."""
-    L, beta, mu = problem.constants
     # under add/remove nobody may know how many records there are, hence how steep their sum is
     counted = relation is Relation.REPLACE_ONE
-    contracts = counted and problem.convex and eta <= 2 / beta and (C >= L or problem.loss.outputs == 1)
-    if paid == "every step" or not contracts:
+    if paid == "every step" or isinstance(problem, NetworkProblem) or not (counted and problem.convex):
+        return math.sqrt(T)
+    L, beta, mu = problem.constants
+    if eta > 2 / beta or (C < L and problem.loss.outputs > 1):
         return math.sqrt(T)
     c = max(abs(1 - eta * mu), abs(1 - eta * beta))
     # how many one-record steps the domain is wide

@@ -1,13 +1,13 @@
 """The one way to the records.
 
 A method that perturbs gradients calls `release`, which never returns an exact answer. Methods that perturb the output
-or the objective may use the exact answers of an `ExactOracle`, and say so in their signature.
+or the objective may use the exact answers of an `ExactOracle`, and say so in their signature and in `needs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,25 +23,22 @@ from sordino.problem import Problem
 Array = NDArray[np.float64]
 
 
+@runtime_checkable
 class Oracle(Protocol):
-    """Holds the records; answers queries with noise."""
+    """Holds the records; tells sums of clipped gradients, and of how far they moved between two points, with noise."""
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch: ...
-    def release(self, query: Gradient, noise: Noise, randomness: Randomness) -> Array: ...
-
-
-class RecursiveOracle(Oracle, Protocol):
-    """Also answers how far gradients moved between two points."""
-
     def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array: ...
 
 
+@runtime_checkable
 class ChoosingOracle(Oracle, Protocol):
     """Also names the best of several parameters, with noise in the choice."""
 
     def choose(self, query: Choice, selection: NoisyMinimum, randomness: Randomness) -> int: ...
 
 
+@runtime_checkable
 class ScoredOracle(Oracle, Protocol):
     """Holds rows that a loss sees through their scores alone, so that another loss can take its place."""
 
@@ -50,15 +47,19 @@ class ScoredOracle(Oracle, Protocol):
         ...
 
 
+@runtime_checkable
 class DividingOracle(Oracle, Protocol):
     """Also tells the loss, with noise, and gives oracles of two parts of its records."""
 
-    def release(self, query: Gradient | ClippedLoss, noise: Noise, randomness: Randomness) -> Array: ...
-    def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[DividingOracle, DividingOracle]:
+    def release(
+        self, query: Gradient | Difference | Recursion | ClippedLoss, noise: Noise, randomness: Randomness
+    ) -> Array: ...
+    def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[Self, Self]:
         """Oracles of the records outside the batch and inside it, and the problems stated for either."""
         ...
 
 
+@runtime_checkable
 class ExactOracle(Oracle, Protocol):
     """Also answers exactly, for methods that add their noise elsewhere."""
 
@@ -75,5 +76,6 @@ class ExactOracle(Oracle, Protocol):
         ...
 
 
+@runtime_checkable
 class LinearOracle(ChoosingOracle, ScoredOracle, DividingOracle, ExactOracle, Protocol):
     """Records of a linear model in memory: everything above."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from sordino.privacy.events import Composed, Event
 
@@ -27,13 +26,6 @@ class Stepwise:
     """The steps of a run in their order, equal neighbours together."""
 
     parts: tuple[tuple[Event, int], ...]
-
-    @staticmethod
-    def of(plan: Any) -> Stepwise | None:
-        """The steps of a plan, or None where its event is about the run as a whole."""
-        planned = getattr(plan, "steps", None)
-        parts = plan.event.parts if isinstance(plan.event, Composed) else ((plan.event, 1),)
-        return Stepwise(parts) if sum(count for _, count in parts) == planned else None
 
     @property
     def steps(self) -> int:

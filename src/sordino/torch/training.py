@@ -19,7 +19,7 @@ import operator
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,8 @@ from sordino import wire
 from sordino.budget import Budget
 from sordino.certificate import Certificate
 from sordino.checkpoint import Checkpoint, Keeper, Resume
+from sordino.methods.protocol import Batched, Method
+from sordino.oracle.protocol import Oracle
 from sordino.oracle.torch import TorchOracle
 from sordino.oracle.torch.parameters import load_parameters, parameter_count, parameter_vector, places
 from sordino.penalties import Ridge
@@ -77,7 +79,8 @@ def fit(
         the records.
     loss : of a batch of outputs and targets, one number per record (`reduction="none"`).
     dataset : a `torch.utils.data.Dataset` with a length, or a pair of arrays or tensors (inputs, targets).
-    method : `DPSGD`, `DPAdam`, `DPRMSProp`, `RecursiveMomentum` or `RandomRoundSGD` with a clip and a step size.
+    method : `DPSGD`, `DPAdam`, `DPRMSProp`, `RecursiveMomentum`, `RandomRoundSGD`, `NoisySGD`, or on all records
+        `NoisyGradientDescent`, with a clip and a step size.
     budget : epsilon, delta and the relation.
     epochs, steps : how long to train; one of them, unless the method says it. An epoch is n / batch_size steps.
     batch_size : the expected number of records in a step.
@@ -154,33 +157,40 @@ def _records(dataset: Any) -> Any:
 
 def _complete(method: Any, epochs: float | None, steps: int | None, batch_size: int | None, n: int) -> Any:
     """The method with its batch size and number of steps filled in."""
-    names = {field.name for field in fields(method)} if hasattr(method, "__dataclass_fields__") else set()
-    if not {"steps", "batch_size"} <= names:
-        raise TypeError(
-            f"method is {method!r}: a network is trained with DPSGD, DPAdam, DPRMSProp, RecursiveMomentum or "
-            "RandomRoundSGD."
-        )
+    _require_sums_alone(method)
+    # what does not draw batches takes all records
+    drawn = isinstance(method, Batched)
+    own_size = method.batch_size if drawn else n
     if epochs is not None and steps is not None:
         raise ValueError(f"epochs is {epochs} and steps is {steps}: give one of them.")
     length = steps if epochs is None else epochs
-    for name, given, own in (("batch_size", batch_size, method.batch_size), ("epochs or steps", length, method.steps)):
+    for name, given, own in (("batch_size", batch_size, own_size), ("epochs or steps", length, method.steps)):
         if given is None and own is None:
             raise ValueError(f"{name} is missing: give it to fit, or to {type(method).__name__}.")
         if given is not None and own is not None:
             raise ValueError(f"{name} is given twice, to fit and to {type(method).__name__}: leave one out.")
-    b = method.batch_size if batch_size is None else batch_size
+    b = own_size if batch_size is None else batch_size
     if not 1 <= b <= n:
         raise ValueError(f"batch_size is {b}: it must lie between 1 and the {n} records.")
     if epochs is not None:
         if not (math.isfinite(epochs) and epochs > 0):
             raise ValueError(f"epochs is {epochs}: it must be positive.")
         steps = math.ceil(epochs * n / b)
-    return replace(method, batch_size=b, steps=method.steps if steps is None else steps)
+    method = replace(method, steps=method.steps if steps is None else steps)
+    return replace(method, batch_size=b) if drawn else method
+
+
+def _require_sums_alone(method: Any) -> None:
+    if not isinstance(method, Method) or method.needs is not Oracle:
+        raise TypeError(
+            f"method is {method!r}: a network is trained by noisy sums of gradients, with DPSGD, DPAdam, DPRMSProp, "
+            "RecursiveMomentum, RandomRoundSGD, NoisySGD or NoisyGradientDescent."
+        )
 
 
 def _within(budget: Budget, problem: NetworkProblem, method: Any) -> tuple[Any, tuple[str, ...]]:
     """The method, with fewer steps where its own noise allows no more within the budget."""
-    if getattr(method, "noise_multiplier", None) is None:
+    if method.calibration != "given":
         return method, ()
 
     def fits(steps: int) -> bool:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,8 @@ import pytest
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball
 from sordino.losses import Hinge, Logistic
+from sordino.methods import DescentPlan, Inverse, InverseRoot
 from sordino.methods.baselines import BassilySmithThakurta
-from sordino.methods.noisy_sgd import NoisySGDPlan
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize, Poisson
@@ -76,7 +77,7 @@ def test_another_closed_form_is_not():
     noise = GaussianNoise(2.0, 50 * sigma, D)
 
     def true(sampling):
-        plan = NoisySGDPlan(T, 1.0, "constant", 1.0, sampling, N, "last", noise)
+        plan = DescentPlan(T, 1.0, 1.0, sampling, N, noise)
         return epsilon(plan.event, delta, R1)
 
     assert true(FixedSize(50)) == pytest.approx(13.4, abs=0.1)
@@ -86,12 +87,12 @@ def test_another_closed_form_is_not():
 def test_steps_shrink_as_published():
     flat = plan_of(Problem(1000, 20, Logistic(), domain=Ball(3.0)), steps=40)
     sigma = flat.noise.std / 50
-    assert flat.decay == "inverse root"
+    assert flat.rate == InverseRoot()
     assert flat.step_size == pytest.approx(3.0 / math.sqrt(1 + 20 * sigma**2))
     guessed = plan_of(Problem(1000, 20, Logistic()), steps=40, radius=7.0)
     assert guessed.step_size == pytest.approx(flat.step_size * 7 / 3)
     steep = plan_of(Problem(1000, 20, Logistic(), penalty=Ridge(0.1)), steps=40)
-    assert (steep.decay, steep.step_size) == ("inverse", 10.0)
+    assert (steep.rate, steep.step_size) == (Inverse(), 10.0)
 
 
 def test_a_loss_with_a_kink_is_welcome():
@@ -113,7 +114,7 @@ def test_the_run_follows_the_formulas(mu):
         def perturb(self, value, randomness):
             return value
 
-    silent = NoisySGDPlan(**{**vars(plan), "noise": Silent()})
+    silent = replace(plan, noise=Silent())
     found = BassilySmithThakurta().run(silent, problem, oracle, Randomness.seeded(0)).weights
     w = np.zeros(2)
     for t in range(1, 31):

@@ -26,13 +26,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from sordino.budget import Budget
-from sordino.methods.protocol import Calibration, Release, require_delta
+from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import expected_radius
-from sordino.oracle.protocol import Array, ChoosingOracle
+from sordino.methods.settings import check_settings, clip_of, require_delta, require_linear
+from sordino.oracle.protocol import Array, ChoosingOracle, Oracle
 from sordino.oracle.query import Choice, Gradient
 from sordino.privacy.accountants import gdp_epsilon, gdp_mu
 from sordino.privacy.events import Approximate, Event, GaussianDP, compose, flatten
@@ -63,6 +65,7 @@ class AdaptiveGradientDescentPlan:
     growth: float
     noise: GaussianNoise
     selection: NoisyMinimum
+    step_events: ClassVar[StepEvents] = ()
 
     @property
     def reserve(self) -> float:
@@ -95,14 +98,18 @@ class AdaptiveGradientDescent:
     radius: float | None = None
     calibration: Calibration = "tight"
 
-    def plan(self, problem: Problem, budget: Budget) -> AdaptiveGradientDescentPlan:
-        require_delta("adaptive gradient descent", budget, "use OutputPerturbation for a pure guarantee")
-        if self.calibration not in ("tight", "paper"):
-            raise ValueError(f"calibration is {self.calibration!r}: it must be 'tight' or 'paper'.")
-        self._check()
-        L, d = problem.constants.L, problem.dim
-        # contributions never exceed L, so a larger clip would only be paid for
-        C = L if self.clip is None else min(L, self.clip)
+    needs: ClassVar[type[Oracle]] = ChoosingOracle
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> AdaptiveGradientDescentPlan:
+        problem = require_linear(problem, "adaptive gradient descent")
+        require_delta("adaptive gradient descent", budget)
+        check_settings(
+            self,
+            positive=("splits", "growth", "clip", "longest_step", "radius"),
+            whole=("candidates",),
+            chosen={"calibration": Literal["tight", "paper"]},
+        )
+        d, C = problem.dim, clip_of(problem, self.clip)
         C_obj = self._loss_clip(problem)
         # a hair less, for the rounding of whoever accounts for it again
         epsilon = self._spendable(budget) * (1 - 1e-8)
@@ -134,7 +141,7 @@ class AdaptiveGradientDescent:
     def run(
         self,
         plan: AdaptiveGradientDescentPlan,
-        problem: Problem,
+        problem: AnyProblem,
         oracle: ChoosingOracle,
         randomness: Randomness,
         start: Array | None = None,
@@ -160,17 +167,9 @@ class AdaptiveGradientDescent:
             )
         return bound
 
-    def _check(self) -> None:
-        for name in ("splits", "candidates", "growth", "clip", "longest_step", "radius"):
-            given = getattr(self, name)
-            if given is not None and not (math.isfinite(given) and given > 0):
-                raise ValueError(f"{name} is {given}: it must be positive.")
-        if self.candidates != int(self.candidates):
-            raise ValueError(f"candidates is {self.candidates}: it must be a whole number of step lengths.")
-
 
 def _descend(
-    plan: AdaptiveGradientDescentPlan, problem: Problem, oracle: ChoosingOracle, randomness: Randomness, w: Array
+    plan: AdaptiveGradientDescentPlan, problem: AnyProblem, oracle: ChoosingOracle, randomness: Randomness, w: Array
 ) -> Array:
     n, penalty, project = problem.records, problem.penalty, problem.domain.project
     spending = plan.filter()

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sordino.budget import Budget
 from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
-from sordino.methods.protocol import Array, Calibration, Release
-from sordino.oracle.protocol import ExactOracle
+from sordino.methods.protocol import AnyProblem, Array, Calibration, Release
+from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
-from sordino.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,15 @@ class ApproximateMinimaPerturbation:
 
     calibration: Calibration = "paper"
 
-    def plan(self, problem: Problem, budget: Budget) -> ObjectivePerturbationPlan:
+    needs: ClassVar[type[Oracle]] = ExactOracle
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> ObjectivePerturbationPlan:
         if self.calibration != "paper":
             raise ValueError(
                 f"calibration is {self.calibration!r}: approximate minima perturbation is the printed split; "
                 "its tight form is ObjectivePerturbation()."
             )
-        ObjectivePerturbation(calibration="paper").require(problem, budget)
+        problem = ObjectivePerturbation(calibration="paper").require(problem, budget)
         L, _, mu = problem.constants
         n, d, epsilon, delta = problem.records, problem.dim, budget.epsilon, budget.delta
         epsilon_2, delta_2 = 0.01 * epsilon, 0.01 * delta
@@ -59,7 +61,7 @@ class ApproximateMinimaPerturbation:
     def run(
         self,
         plan: ObjectivePerturbationPlan,
-        problem: Problem,
+        problem: AnyProblem,
         oracle: ExactOracle,
         randomness: Randomness,
         start: Array | None = None,

@@ -24,16 +24,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sordino.budget import Budget
-from sordino.methods.noisy_sgd import Decay, Drawn, NoisySGD, NoisySGDPlan
-from sordino.methods.protocol import Calibration, Release, require_delta, require_paper_setting
+from sordino.methods.descend import descend
+from sordino.methods.plan import DescentPlan
+from sordino.methods.protocol import AnyProblem, Calibration
+from sordino.methods.rates import Inverse, InverseRoot, Rate
 from sordino.methods.schedule import expected_radius
-from sordino.oracle.protocol import Array, Oracle
-from sordino.oracle.sampling import FixedSize, Poisson
-from sordino.privacy.calibrate import calibrate
+from sordino.methods.settings import (
+    Drawn,
+    batches_of,
+    calibrated,
+    check_settings,
+    require_delta,
+    require_linear,
+    require_paper_setting,
+)
+from sordino.oracle.protocol import Oracle
 from sordino.privacy.noise import GaussianNoise
-from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 
 
@@ -51,52 +60,35 @@ class BassilySmithThakurta:
     radius: float | None = None
     calibration: Calibration = "tight"
 
-    def plan(self, problem: Problem, budget: Budget) -> NoisySGDPlan:
+    needs: ClassVar[type[Oracle]] = Oracle
+    run = staticmethod(descend)
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         name = "the noisy SGD of Bassily, Smith & Thakurta"
-        problem.require(name, "convex")
-        require_delta(name, budget, "use OutputPerturbation for a pure guarantee, or give a delta")
+        problem = require_linear(problem, name, "convex")
+        require_delta(name, budget)
         require_paper_setting(self.calibration, budget, "Bassily et al. 2014")
-        n, m = problem.records, self.batch_size
-        sampling = self._sampling(n)
-        T = math.ceil((n / m) ** 2) if self.steps is None else self.steps
-        if T < 1 or int(T) != T:
-            raise ValueError(f"steps is {T}: a whole number is needed, at least one.")
+        check_settings(self, positive=("radius",), whole=("steps", "batch_size"), chosen={"sampling": Drawn})
+        n, m, d, L = problem.records, self.batch_size, problem.dim, problem.constants.L
+        sampling = batches_of(self.sampling, m, n)
+        T = self.steps or math.ceil((n / m) ** 2)
+        Delta = budget.relation.distance * L
 
-        def run_with(noise: GaussianNoise) -> NoisySGDPlan:
-            eta, decay = self._first_step(problem, noise.std / m)
-            return NoisySGDPlan(T, eta, decay, problem.constants.L, sampling, n, "last", noise)
+        def plan_with(noise: GaussianNoise) -> DescentPlan:
+            eta, rate = self._first_step(problem, noise.std / m)
+            return DescentPlan(T, eta, L, sampling, n, noise, rate)
 
-        Delta, d = budget.relation.distance * problem.constants.L, problem.dim
         if self.calibration == "paper":
-            return run_with(GaussianNoise(Delta, m * self._printed(problem, budget), d))
-        multiplier = calibrate(lambda z: run_with(GaussianNoise.at(z, Delta, d)).event, budget)
-        return run_with(GaussianNoise.at(multiplier, Delta, d))
+            return plan_with(GaussianNoise(Delta, m * self._printed(problem, budget), d))
+        return calibrated(lambda multiplier: plan_with(GaussianNoise.at(multiplier, Delta, d)), budget)
 
-    def run(
-        self, plan: NoisySGDPlan, problem: Problem, oracle: Oracle, randomness: Randomness, start: Array | None = None
-    ) -> Release:
-        # the plan says everything: the same loop serves every noisy SGD
-        return NoisySGD().run(plan, problem, oracle, randomness, start)
-
-    def _sampling(self, records: int) -> Poisson | FixedSize:
-        if not 1 <= self.batch_size <= records or self.batch_size != int(self.batch_size):
-            raise ValueError(
-                f"batch_size is {self.batch_size}: a whole number between 1 and the {records} records is needed."
-            )
-        match self.sampling:
-            case "poisson":
-                return Poisson(self.batch_size / records)
-            case "fixed_size":
-                return FixedSize(self.batch_size)
-        raise ValueError(f"sampling is {self.sampling!r}: it must be 'poisson' or 'fixed_size'.")
-
-    def _first_step(self, problem: Problem, sigma: float) -> tuple[float, Decay]:
+    def _first_step(self, problem: Problem, sigma: float) -> tuple[float, Rate]:
         L, _, mu = problem.constants
         if mu > 0:
-            return 1 / mu, "inverse"
+            return 1 / mu, Inverse()
         bounded = problem.domain.radius if math.isfinite(problem.domain.radius) else None
         M = expected_radius(problem, self.radius if self.radius is not None else bounded)
-        return M / math.sqrt(L**2 + problem.dim * sigma**2), "inverse root"
+        return M / math.sqrt(L**2 + problem.dim * sigma**2), InverseRoot()
 
     def _printed(self, problem: Problem, budget: Budget) -> float:
         """sigma on the mean over a batch."""

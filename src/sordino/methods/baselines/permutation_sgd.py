@@ -29,15 +29,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from sordino.budget import Budget, Relation
 from sordino.methods.output_perturbation import unit_variance
-from sordino.methods.protocol import Calibration, Release, require_paper_setting
+from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import expected_radius
-from sordino.oracle.protocol import Array, ExactOracle
+from sordino.methods.settings import require_linear, require_paper_setting
+from sordino.oracle.protocol import Array, ExactOracle, Oracle
 from sordino.privacy.calibrate import noise_for
 from sordino.privacy.events import MOST_TIMES, Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
@@ -59,6 +60,7 @@ class PermutationSGDPlan:
     offset: float
     sensitivity: float
     noise: GaussianNoise | L2LaplaceNoise
+    step_events: ClassVar[StepEvents] = ()
 
     @property
     def event(self) -> Event:
@@ -81,8 +83,10 @@ class PermutationSGD:
     radius: float | None = None
     calibration: Calibration = "tight"
 
-    def plan(self, problem: Problem, budget: Budget) -> PermutationSGDPlan:
-        problem.require("permutation SGD", "convex", "smooth")
+    needs: ClassVar[type[Oracle]] = ExactOracle
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> PermutationSGDPlan:
+        problem = require_linear(problem, "permutation SGD", "convex", "smooth")
         if budget.relation is not Relation.REPLACE_ONE:
             raise ValueError(
                 "permutation SGD under add_remove: there the number of records is private, and with it the batches "
@@ -111,7 +115,7 @@ class PermutationSGD:
     def run(
         self,
         plan: PermutationSGDPlan,
-        problem: Problem,
+        problem: AnyProblem,
         oracle: ExactOracle,
         randomness: Randomness,
         start: Array | None = None,
@@ -161,7 +165,7 @@ class PermutationSGD:
         return min(tau / T, 1 / beta)
 
 
-def step_sizes(schedule: Schedule, eta: float, offset: float, T: int, problem: Problem) -> Array:
+def step_sizes(schedule: Schedule, eta: float, offset: float, T: int, problem: AnyProblem) -> Array:
     """eta_t at t = 1, .., T."""
     _, beta, mu = problem.constants
     t = np.arange(1.0, T + 1)

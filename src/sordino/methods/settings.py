@@ -1,4 +1,4 @@
-"""What the methods for non-convex problems share: batches, clips, noise, and what a network must be told."""
+"""What settings of methods may be, and what follows from them: batches, clips, noise, and what must be given."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from sordino.budget import Budget
-from sordino.methods.protocol import Array, Calibration
+from sordino.budget import Budget, Relation
+from sordino.methods.plan import Batches, DescentPlan, Kept, LastStep, Stop, UniformStep
+from sordino.methods.protocol import AnyProblem, Calibration
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
 from sordino.privacy.calibrate import calibrate
-from sordino.privacy.events import Event, repeat
-from sordino.privacy.noise import GaussianNoise
-from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem, Problem
 
-Batches = FullBatch | Poisson | FixedSize
 Drawn = Literal["poisson", "fixed_size"]
-Stated = Problem | NetworkProblem
+Released = Literal["last", "average", "random", "trajectory"]
+"""The last iterate, their mean, one drawn uniformly before the run, or all of them."""
 
 
 def batches_of(kind: Drawn, batch_size: int, records: int) -> Batches:
@@ -29,7 +27,7 @@ def batches_of(kind: Drawn, batch_size: int, records: int) -> Batches:
     return Poisson(batch_size / records) if kind == "poisson" else FixedSize(int(batch_size))
 
 
-def clip_of(problem: Stated, clip: float | None) -> float:
+def clip_of(problem: AnyProblem, clip: float | None) -> float:
     """C: contributions of a linear model never exceed L, so a larger clip would only be paid for."""
     if isinstance(problem, NetworkProblem):
         assert clip is not None
@@ -38,34 +36,61 @@ def clip_of(problem: Stated, clip: float | None) -> float:
     return L if clip is None else min(L, clip)
 
 
-def sampled_noise(
-    given: float | None, Delta: float, dim: int, event: Callable[[GaussianNoise], Event], budget: Budget
-) -> GaussianNoise:
-    """Noise with the multiplier that was given, or with the least whose `event` costs at most the budget."""
-    if given is None:
-        given = calibrate(lambda multiplier: event(GaussianNoise.at(multiplier, Delta, dim)), budget)
-    return GaussianNoise.at(given, Delta, dim)
+def kept_of(release: Released) -> tuple[Kept, Stop]:
+    """What a plan says of a setting `release`: a random iterate is the last of a run that ends there."""
+    return ("last", UniformStep()) if release == "random" else (release, LastStep())
 
 
-def releases(sampling: Batches, noise: GaussianNoise, records: int, count: int) -> Event:
-    """`count` sums over batches, each with noise of its own."""
-    return repeat(sampling.event(noise.event, records), count)
+def calibrated(
+    plan_at: Callable[[float], DescentPlan], budget: Budget, noise_multiplier: float | None = None
+) -> DescentPlan:
+    """The plan at the noise multiplier that was given, or at the least whose event costs at most the budget."""
+    if noise_multiplier is None:
+        noise_multiplier = calibrate(lambda multiplier: plan_at(multiplier).event, budget)
+    return plan_at(noise_multiplier)
 
 
 def calibration_of(noise_multiplier: float | None) -> Calibration:
     return "tight" if noise_multiplier is None else "given"
 
 
-def first_iterate(problem: Stated, start: Array | None) -> Array:
-    return problem.start() if start is None else start
+def loss_at_zero(problem: Problem, method: str, instead: str) -> float:
+    """F(0), by the public bound on the loss at zero."""
+    if not math.isfinite(problem.loss.at_zero):
+        raise ValueError(
+            f"{type(problem.loss).__name__} loss has no public bound at zero, which {method}'s numbers follow from: "
+            f"give it a target bound, or give {instead}."
+        )
+    return problem.loss.at_zero
 
 
-def stopping_round(T: int, randomness: Randomness) -> int:
-    """R, uniform on 1, .., T, from the bits that draw batches: it does not depend on the records."""
-    return int(randomness.sampling.generator.integers(1, T, endpoint=True))
+def require_linear(problem: AnyProblem, method: str, *assumptions: str) -> Problem:
+    """The problem, if it is one of a linear model that meets the assumptions; else a sentence is raised."""
+    problem.require(method, *assumptions)
+    if isinstance(problem, NetworkProblem):
+        raise ValueError(f"{method} is for linear models: train a network with DPSGD, DPAdam or RecursiveMomentum.")
+    return problem
 
 
-def require_settings(method: Any, problem: Stated, *names: str) -> None:
+def require_delta(
+    method: str, budget: Budget, instead: str = "use OutputPerturbation for a pure guarantee, or give a delta"
+) -> None:
+    """Gaussian noise never gives delta = 0."""
+    if budget.pure:
+        raise ValueError(f"delta is 0, but {method} adds Gaussian noise and needs delta > 0: {instead}.")
+
+
+def require_paper_setting(calibration: Calibration, budget: Budget, papers: str) -> None:
+    if calibration not in ("tight", "paper"):
+        raise ValueError(f"calibration is {calibration!r}: it must be 'tight' or 'paper'.")
+    if calibration == "paper" and budget.relation is not Relation.REPLACE_ONE:
+        raise ValueError(
+            f"calibration='paper' with relation {budget.relation}: {papers} states its noise for replace_one only; "
+            "use calibration='tight'."
+        )
+
+
+def require_given(method: Any, problem: AnyProblem, *names: str) -> None:
     """On a network nothing has a theorem's value: raise a sentence that names what is missing."""
     missing = [name for name in names if getattr(method, name) is None]
     if isinstance(problem, NetworkProblem) and missing:

@@ -1,0 +1,79 @@
+r"""The loop of every method that perturbs gradients.
+
+    B_t ~ sampling,     g_t = (1/b) ( sum_{i in B_t} clip(grad l(w_t; z_i), C) + noise ),       b = expected size
+    w_{t+1} = Pi( w_t - eta_t direction_t ),   t < R <= T;      the direction by `methods.updates`, R by the plan's stop
+
+The records are asked for one noisy sum per step, which is what the plan's event counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sordino.methods.plan import DescentPlan
+from sordino.methods.protocol import AnyProblem, Array, Release
+from sordino.oracle.protocol import Oracle
+from sordino.oracle.query import Gradient
+from sordino.privacy.randomness import Randomness
+from sordino.progress import steps
+
+
+@dataclass
+class State:
+    """w_t, what the update keeps, the iterates' sum or path where it is released, t, and R.
+
+    An interruption that costs steps makes t end below R.
+    """
+
+    w: Array
+    memory: Array
+    gathered: Array
+    taken: int
+    stop: int
+
+
+def descend(
+    plan: DescentPlan, problem: AnyProblem, oracle: Oracle, randomness: Randomness, start: Array | None = None
+) -> Release:
+    state = _begin(plan, problem.start() if start is None else start)
+    for t in steps(plan.steps, state):
+        if t == 0:
+            state.stop = plan.stop.draw(plan, randomness)
+        if t >= state.stop:
+            break
+        w, (sampling, noise) = state.w, plan.sum_at(t)
+        gradient = Gradient(w, plan.clip, oracle.draw(sampling, randomness))
+        g = oracle.release(plan.update.query(gradient, state.memory, t), noise, randomness)
+        g = g / sampling.expected_size(plan.records)
+        moved = plan.update.move(w, g, problem.penalty.gradient(w), plan.step_size_at(t), state.memory, t)
+        state.w = problem.domain.project(w - moved)
+        state.taken += 1
+        _gather(plan, state)
+    return Release(_released(plan, state), plan.event)
+
+
+def _begin(plan: DescentPlan, w: Array) -> State:
+    gathered = {"last": 0, "average": 1, "trajectory": plan.steps + 1}[plan.release]
+    state = State(w, np.zeros((plan.update.arrays, *w.shape)), np.zeros((gathered, *w.shape)), 0, plan.steps)
+    if plan.release == "trajectory":
+        state.gathered[0] = w
+    return state
+
+
+def _gather(plan: DescentPlan, state: State) -> None:
+    if plan.release == "average":
+        state.gathered[0] += state.w
+    elif plan.release == "trajectory":
+        state.gathered[state.taken] = state.w
+
+
+def _released(plan: DescentPlan, state: State) -> Array:
+    match plan.release:
+        case "average":
+            mean: Array = state.gathered[0] / state.taken
+            return mean
+        case "trajectory":
+            return state.gathered[: state.taken + 1]
+    return state.w

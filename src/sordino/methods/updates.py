@@ -1,0 +1,126 @@
+r"""How a noisy gradient becomes a step. g_t is the noisy mean over a batch, r_t = grad r(w_t) the penalty's own.
+
+Plain                 w_{t+1} = Pi( w_t - eta_t (g_t + r_t) )
+Momentum              m_t = rho m_{t-1} + g_t + r_t,                           w_{t+1} = Pi( w_t - eta_t m_t )
+Moments               m_t = beta_1 m_{t-1} + (1 - beta_1) (g_t + r_t),     psi_t likewise of (g_t + r_t)^2, by beta_2,
+                      w_{t+1} = Pi( w_t - eta_t m_t / (sqrt(min(psi_t, lambda)) + nu) ),      coordinate by coordinate
+Recursive             v_t = (1 - gamma) v_{t-1} + g_t,       g_t from differences since w_{t-1} after the first step,
+                      w_{t+1} = Pi( w_t - eta_t (v_t + r_t) ),      a step no longer than `reach` where there is one
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+
+from sordino.methods.protocol import Array
+from sordino.oracle.query import Difference, Gradient, Recursion
+
+MomentsKind = Literal["plain", "corrected"]
+
+
+class Update(Protocol):
+    """Keeps `arrays` arrays like w between steps. They are zero at first, and every step overwrites them."""
+
+    arrays: ClassVar[int]
+
+    def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient | Recursion:
+        """What step t asks the records for, given the gradient's sum that it would ask for by default."""
+        ...
+
+    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
+        """w_t - w_{t+1} before the projection."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plain:
+    arrays: ClassVar[int] = 0
+
+    def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient:
+        return gradient
+
+    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
+        return eta * (g + r)
+
+
+@dataclass(frozen=True)
+class Momentum:
+    """`decay` is rho."""
+
+    decay: float
+    arrays: ClassVar[int] = 1
+
+    def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient:
+        return gradient
+
+    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
+        m: Array = memory[0]
+        m *= self.decay
+        m += g
+        m += r
+        return eta * m
+
+
+@dataclass(frozen=True)
+class Moments:
+    """`mean_decay` and `square_decay` are beta_1 and beta_2, `ceiling` and `stabiliser` lambda and nu.
+
+    Corrected moments are divided by 1 - beta^{t+1}.
+    """
+
+    mean_decay: float
+    square_decay: float
+    ceiling: float
+    stabiliser: float
+    moments: MomentsKind
+    arrays: ClassVar[int] = 2
+
+    def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient:
+        return gradient
+
+    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
+        m: Array = memory[0]
+        psi: Array = memory[1]
+        beta_1, beta_2 = self.mean_decay, self.square_decay
+        g = g + r
+        m *= beta_1
+        m += (1 - beta_1) * g
+        psi *= beta_2
+        psi += (1 - beta_2) * g**2
+        if self.moments == "corrected":
+            m, psi = m / (1 - beta_1 ** (t + 1)), psi / (1 - beta_2 ** (t + 1))
+        return eta * m / (np.sqrt(np.minimum(psi, self.ceiling)) + self.stabiliser)
+
+
+@dataclass(frozen=True)
+class Recursive:
+    """`mix` is gamma. A record's gradient may have moved by `difference_clip` at most since the last step."""
+
+    mix: float
+    difference_clip: float
+    reach: float | None
+    arrays: ClassVar[int] = 2
+
+    def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient | Recursion:
+        if t == 0:
+            return gradient
+        # a copy: a query is a value, and the next step overwrites the memory
+        return Recursion(
+            Difference(gradient.at, memory[1].copy(), self.difference_clip, gradient.batch), gradient, self.mix
+        )
+
+    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
+        v: Array = memory[0]
+        v *= 1 - self.mix
+        v += g
+        memory[1] = w
+        direction = v + r
+        if self.reach is None:
+            return eta * direction
+        # min(reach / |direction|, eta), for every run of a stack
+        length = np.linalg.norm(direction, axis=-1, keepdims=True)
+        shortened: Array = np.minimum(self.reach / np.maximum(length, 1e-300), eta) * direction
+        return shortened
