@@ -122,7 +122,7 @@ def edit(folder, old, new):
         (("--noise", "nobody"), "mode is 'nobody'"),
         (("--noise", "committee"), "3 members are listed, and committee noise of 3 owners needs 6"),
         (("--engine", "abacus"), "engine is 'abacus'"),
-        (("--method", "output-perturbation"), "OutputPerturbation asks for exact gradients"),
+        (("--method", "output-perturbation"), "OutputPerturbation asks the records for more"),
         (("--delta", 0), "needs delta > 0"),
         (("--identifiers", "age"), "'age' identifies records and is used by the model at once"),
         (("--row-norm", -1), "row_norm is -1"),
