@@ -115,8 +115,11 @@ class TestRefusals:
     def test_a_method_that_cannot_be_kept(self, tmp_path, ledger):
         ledger.open("train", BUDGET)
         counted = oracle()
-        method = NoisyGradientDescent(release="average")
-        with charged_to(ledger, "train"), pytest.raises(ValueError, match="does not put its state"):
+        method = NoisyGradientDescent(release="last")
+        with (
+            charged_to(ledger, "train"),
+            pytest.raises(ValueError, match="cannot be kept or watched"),
+        ):
             train(problem(), BUDGET, method, counted, keeper=Keeper(Checkpoint(tmp_path / "run")))
         assert counted.answers == 0
         assert ledger.remaining("train") == BUDGET

@@ -137,11 +137,11 @@ def _fits(hint: Any, value: Any) -> bool:
             inner = get_args(hint)
             inner = inner[:1] * len(value) if isinstance(value, tuple) and inner[1:] == (...,) else inner
             return isinstance(value, tuple) and len(value) == len(inner) and all(map(_fits, inner, value))
-    hint = get_origin(hint) or hint
-    if issubclass(hint, Enum):
+    kind: Any = get_origin(hint) or hint
+    if issubclass(kind, Enum):
         return isinstance(value, str)
     # a protocol's part can be any of the kinds; whoever asked for them says which
-    return isinstance(value, hint) if is_dataclass(hint) else is_dataclass(value)
+    return isinstance(value, kind) if isinstance(kind, type) and is_dataclass(kind) else is_dataclass(value)
 
 
 def canonical(plain: Any) -> str:

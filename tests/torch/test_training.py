@@ -13,7 +13,16 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
-from sordino.methods import DPSGD, DPAdam, DPRMSProp, NoisyGradientDescent, RandomRoundSGD, RecursiveMomentum
+from sordino.methods import (
+    DPSGD,
+    DPAdam,
+    DPRMSProp,
+    NoisyGradientDescent,
+    NoisySGD,
+    OutputPerturbation,
+    RandomRoundSGD,
+    RecursiveMomentum,
+)
 from sordino.oracle.torch import TorchOracle, parameter_vector
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.ledger import Ledger, State
@@ -33,6 +42,8 @@ METHODS = {
     "rmsprop": DPRMSProp(step_size=0.02, clip=1.0, release="random"),
     "recursive": RecursiveMomentum(step_size=0.5, clip=1.0, difference_clip=0.5, mix=0.3, first_batch=60),
     "random round": RandomRoundSGD(step_size=0.5, clip=1.0),
+    "plain": NoisySGD(step_size=0.5, clip=1.0),
+    "all records": NoisyGradientDescent(step_size=0.5, clip=1.0, release="average"),
 }
 
 
@@ -57,7 +68,8 @@ def trained(model=None, dataset=None, loss=LOSS, **settings) -> Fitted:
 def test_every_method_gives_weights_and_a_certificate_that_verifies(name):
     model = small()
     before = parameter_vector(model)
-    result = trained(model, method=METHODS[name], random_state=None)
+    size = None if name == "all records" else 40
+    result = trained(model, method=METHODS[name], batch_size=size, random_state=None)
     assert result.model is model
     assert np.isfinite(parameter_vector(model)).all()
     assert (parameter_vector(model) != before).any()
@@ -238,7 +250,12 @@ class TestRefusals:
             ({"batch_size": 0}, "between 1 and the 120 records"),
             ({"method": DPAdam(step_size=0.02, clip=1.0, steps=3)}, "epochs or steps is given twice"),
             ({"method": DPAdam(step_size=0.02)}, "on a network needs clip"),
-            ({"method": NoisyGradientDescent()}, "a network is trained by noisy sums"),
+            ({"method": OutputPerturbation()}, "a network is trained by noisy sums"),
+            ({"method": NoisyGradientDescent(step_size=1.0, clip=1.0)}, "batch_size is given twice"),
+            (
+                {"method": NoisyGradientDescent(3, 1.0, 1.0, "trajectory"), "batch_size": None, "steps": None},
+                "one model",
+            ),
             ({"method": "adam"}, "a network is trained by noisy sums"),
             ({"resume": True}, "without a checkpoint"),
             ({"records": 100}, "leave `records` out"),

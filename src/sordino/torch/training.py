@@ -33,6 +33,7 @@ from sordino import wire
 from sordino.budget import Budget
 from sordino.certificate import Certificate
 from sordino.checkpoint import Checkpoint, Keeper, Resume
+from sordino.methods import NoisyGradientDescent
 from sordino.methods.protocol import Batched, Method
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.torch import TorchOracle
@@ -186,6 +187,8 @@ def _require_sums_alone(method: Any) -> None:
             f"method is {method!r}: a network is trained by noisy sums of gradients, with DPSGD, DPAdam, DPRMSProp, "
             "RecursiveMomentum, RandomRoundSGD, NoisySGD or NoisyGradientDescent."
         )
+    if isinstance(method, NoisyGradientDescent) and method.release == "trajectory":
+        raise ValueError("release is 'trajectory': fit loads one model, so release the last iterate or the average.")
 
 
 def _within(budget: Budget, problem: NetworkProblem, method: Any) -> tuple[Any, tuple[str, ...]]:
