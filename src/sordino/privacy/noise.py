@@ -26,12 +26,14 @@ from numpy.typing import NDArray
 from sordino.privacy.discrete_gaussian import discrete_gaussian, discrete_gaussian_rows, rounding_distance
 from sordino.privacy.events import Approximate, Event, Gaussian, PureDP
 from sordino.privacy.randomness import Randomness
+from sordino.privacy.scale_mixture import deviations
 from sordino.privacy.spending import require_release
 
 Array = NDArray[np.float64]
 
 _LARGEST_STEPS = 2.0**62
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-900, 2.0**900  # the step and its inverse are ordinary doubles
+_ROUNDING = 4.0  # steps
 _UP, _DOWN = 1 + 2.0**-50, 1 - 2.0**-50  # outweigh the rounding of the few operations of one formula
 
 
@@ -117,14 +119,12 @@ class L2LaplaceNoise:
     Privacy. With scale = (sensitivity + g sqrt(dim)) / epsilon the density's logarithm moves by at most epsilon
     between the lattice points of two neighbours (Hardt and Talwar 2010).
 
-    Such a z is a Gaussian of random variance, z = scale sqrt(V) N(0, I) with V ~ chi^2_{dim+1}, since
-        int v^{-d/2} exp(-|z|^2/2v)  v^{(d-1)/2} exp(-v/2) dv  ~  int v^{-1/2} exp(-|z|^2/2v - v/2) dv  ~  exp(-|z|).
-    Given V, the discrete Gaussian has that Gaussian's density on the lattice, up to a constant 1 + 2 exp(-2 pi^2 s^2),
-    so the release is a lattice point k with probability ~ exp(-g |k - x|/scale), and every k can occur.
-
-    The pure guarantee is that of real arithmetic: V alone is drawn in double precision, so that the law is within
-    about 2^-50 of the stated one, and decays like the largest V's Gaussian where |z| has a probability below that.
-    Whoever cannot accept this residue asks for delta > 0, where `GaussianNoise` has none.
+    Such a z is a Gaussian N(0, (scale a)^2 I) of random a (`scale_mixture`). Rounding that to the lattice at random, to
+    k with probability ~ exp(-|k - z|^2 / 2w^2), gives the discrete Gaussian of variance (scale a)^2 + w^2, up to a
+    factor 1 +- 4 exp(-2 pi^2 w^2) in every coordinate (Poisson's formula), which is 1 +- 10^-136 for w of four steps.
+    So what is released is computed from the continuous mechanism, and is as private. Doubles enter through a and
+    its probability alone: they change probabilities by a factor 1 +- `_residue` at most, which epsilon pays for, except
+    in an event of probability 2^-1000.
     """
 
     sensitivity: float
@@ -135,17 +135,26 @@ class L2LaplaceNoise:
         _check(self.sensitivity, self.dim)
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise ValueError(f"epsilon is {self.epsilon}: it must be a positive finite number.")
+        if not self.epsilon > 4 * self._residue:
+            raise ValueError(
+                f"epsilon is {self.epsilon}: noise in {self.dim} dimensions is exact to {self._residue:g}."
+            )
         _check_scale("sensitivity / epsilon", self.sensitivity / self.epsilon)
 
     @property
     def step(self) -> float:
-        """g, the lattice's step: 2^26 or more of them in a coordinate's standard deviation, which leaves room for V."""
+        """g, the lattice's step: 2^26 or more of them in a coordinate's standard deviation, which leaves room for a."""
         return _step(self.sensitivity / self.epsilon * math.sqrt(self.dim + 1), 26)
 
     @property
     def scale(self) -> float:
-        """(sensitivity + g sqrt(dim)) / epsilon, rounded up."""
-        return (self.sensitivity + self.step * math.sqrt(self.dim)) / self.epsilon * _UP
+        """(sensitivity + g sqrt(dim)) / epsilon, rounded up; less of epsilon where rounding takes its share."""
+        left = self.epsilon - 2 * self._residue
+        return (self.sensitivity + self.step * math.sqrt(self.dim)) / left * _UP
+
+    @property
+    def _residue(self) -> float:
+        return 1e-11 + 1e-15 * self.dim
 
     @property
     def event(self) -> PureDP:
@@ -153,9 +162,8 @@ class L2LaplaceNoise:
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
         value = _shaped(value, self.dim)
-        V = 2 * randomness.noise.generator.standard_gamma((self.dim + 1) / 2, size=math.prod(value.shape[:-1]))
-        # a variance of zero is an accident of double precision
-        scales = np.maximum(self.scale / self.step * np.sqrt(V), 1.0)
+        a = deviations(self.dim, math.prod(value.shape[:-1]), randomness.noise)
+        scales = np.hypot(self.scale / self.step * a, _ROUNDING)
         return _release(value, discrete_gaussian_rows(scales, self.dim, randomness.noise), self.step)
 
 
