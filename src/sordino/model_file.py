@@ -278,7 +278,9 @@ def _pack(model: LoadedModel) -> bytes:
             "row_norm": model.hidden.row_norm,
             "hidden": len(model.hidden.layers),
         }
-    return archive.pack({"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1).encode(), **members})
+    return archive.pack(
+        {"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1, allow_nan=False).encode(), **members}
+    )
 
 
 def _unpack(content: bytes) -> LoadedModel:

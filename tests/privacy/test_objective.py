@@ -98,6 +98,17 @@ def test_calibration_is_safe_and_tight():
     assert 0.999 <= spent <= 1.0
 
 
+def test_replacing_a_record_takes_the_worst_split_between_two_lines():
+    """At epsilon below c both lines count in full: half of the squared shift each is worse than all of it on one.
+
+    1 - 2 e^x Phi(-a), twice with a = m / sqrt(2), against once with a = m; the proof adds the two up.
+    """
+    x, m = 0.01 - math.log1p(0.2), 0.05
+    halves = 2 * (1 - 2 * math.exp(x) * norm.cdf(-m / math.sqrt(2)))
+    assert halves > 1.5 * (1 - 2 * math.exp(x) * norm.cdf(-m))
+    assert objective_delta(0.01, 0.2, 1 / m, R1) >= halves * (1 - 1e-12)
+
+
 @pytest.mark.parametrize("relation", list(Relation))
 def test_gaussian_releases_beside_it_are_composed_as_losses(relation):
     """Against simulated losses L = c + m^2/2 + m|u| of one line plus those of the Gaussian: delta is E(1 - e^(x - L))+.

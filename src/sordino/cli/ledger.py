@@ -133,7 +133,7 @@ def _explain(ledger: Ledger, number: int) -> None:
     say(f"Made:       {entry.created}, {entry.by}")
     say(f"Reference:  {entry.reference}")
     say(f"Costs:      epsilon {cost:.6g} at delta {cap.delta:g} under {cap.relation}, if it were alone")
-    say(f"Event:      {json.dumps(to_json(entry.event))}")
+    say(f"Event:      {json.dumps(to_json(entry.event), allow_nan=False)}")
     for settled in entry.settled:
         parts = (settled.state.value, settled.created, settled.who, settled.why)
         say(f"Settled:    {', '.join(part for part in parts if part)}")

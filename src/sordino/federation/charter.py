@@ -148,7 +148,7 @@ class Charter:
         try:
             body = content["body"]
             charter = Charter(
-                plan=FederationPlan.from_json(json.dumps(body["plan"])),
+                plan=FederationPlan.from_json(json.dumps(body["plan"], allow_nan=False)),
                 schema=Schema.from_toml(body["schema"]),
                 members=tuple(Member(m["name"], m["address"], Face(m["certificate"])) for m in body["members"]),
                 engine=body["engine"],

@@ -91,7 +91,7 @@ def _meet(
 
 def talk(aggregation: Aggregation, charter: Charter, message: dict[str, Any]) -> list[dict[str, Any]]:
     """Everybody's message; what is not one is a sentence with its sender's name."""
-    heard = aggregation.tell([json.dumps(message).encode()])
+    heard = aggregation.tell([json.dumps(message, allow_nan=False).encode()])
     found = []
     for content, member in zip(heard, charter.members, strict=True):
         try:

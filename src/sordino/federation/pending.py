@@ -68,7 +68,7 @@ class Contribution:
         ]
         header = {"step": self.step, "shape": list(self.values.shape), "joint": self.shares is not None}
         header["check"] = hashlib.sha256(b"".join(parts)).hexdigest()
-        return json.dumps(header).encode() + b"\n" + b"".join(parts)
+        return json.dumps(header, allow_nan=False).encode() + b"\n" + b"".join(parts)
 
     @staticmethod
     def from_bytes(content: bytes) -> Contribution:

@@ -69,5 +69,5 @@ def accept(charter: Charter, folder: Path) -> Seat:
     signature = identity.sign("acceptance", charter.digest.encode())
     charter.save(folder / PLAN)
     content = {"format": "sordino federation acceptance", "plan": charter.digest, "signature": signature}
-    outputs.write(folder / ACCEPTANCE, (json.dumps(content, indent=1) + "\n").encode(), _ACCEPTED)
+    outputs.write(folder / ACCEPTANCE, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), _ACCEPTED)
     return Seat(identity, charter, signature)

@@ -46,7 +46,7 @@ class KeptHead:
         try:
             file = self._file()
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            outputs.write(file, json.dumps(plain).encode(), _HEAD)
+            outputs.write(file, json.dumps(plain, allow_nan=False).encode(), _HEAD)
         except (OSError, RuntimeError) as failure:
             # the ledger itself is written: a release must not fail over its second witness
             warnings.warn(

@@ -61,7 +61,7 @@ def announce(account: Account) -> Announced:
     descriptor = os.open(FOLDER / f".{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
-        os.write(descriptor, json.dumps([account.ledger, account.dataset]).encode())
+        os.write(descriptor, json.dumps([account.ledger, account.dataset], allow_nan=False).encode())
         os.rename(FOLDER / f".{name}", FOLDER / name)
     except BaseException:
         os.close(descriptor)

@@ -152,7 +152,7 @@ def _list(values: Iterable[str]) -> str:
 
 def quoted_text(text: str) -> str:
     # JSON's escapes are TOML's; only the delete character is allowed raw in one and not in the other
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(text, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def quoted_key(name: str) -> str:
