@@ -5,8 +5,8 @@ released weights. Verifying it means planning again from the public facts, findi
 event anew, with a second accountant where one exists, and deriving what it says besides from those numbers. Nothing in
 it but the digest of the weights, which are private already, was computed from the records.
 
-Whatever can be derived is; the rest (the date, the versions, which remarks there are) and that the run took place stand
-on the word of whoever signs it.
+Whatever can be derived is. The rest (the date, the versions, which remarks there are, facts that the noise does not
+depend on) and that the run took place stand on the word of whoever signs it.
 """
 
 from __future__ import annotations
@@ -241,7 +241,9 @@ class Certificate:
             and isinstance(self.plan, dict)
             and all(isinstance(text, str) for text in (*self.enforced, *self.assumed, *self.notes, self.randomness))
             and self.versions.keys() == {"python", *LIBRARIES}
-            and all(re.fullmatch(r"[0-9][0-9A-Za-z.+!-]{0,40}", version) for version in self.versions.values())
+            and all(
+                re.fullmatch(r"[0-9]([0-9A-Za-z.+!-]{0,40}[0-9A-Za-z])?", version) for version in self.versions.values()
+            )
             and _is_instant(self.created)
             and re.fullmatch(r"[0-9a-f]{64}", self.weights)
         )

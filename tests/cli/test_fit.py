@@ -167,3 +167,21 @@ def test_an_unwise_budget_is_a_warning(folder: Path, tmp_path: Path, sordino: An
 def test_the_certificate_file_is_the_one_in_the_model(model: Path, folder: Path) -> None:
     assert (folder / "certificate.json").read_text() == load_model(model).certificate_json
     assert json.loads(load_model(model).certificate_json)["statement"]["epsilon"] == 2
+
+
+def test_a_model_can_be_signed(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    assert sordino("identity", "The Hospital", "--folder", tmp_path / "me").code == 0
+    table = ("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 3)
+    files = ("--out", tmp_path / "m.sordino", "--certificate", tmp_path / "c.json")
+    run = sordino(*table, *files, "--sign", tmp_path / "me")
+    assert run.code == 0, run.errors
+    for path in (tmp_path / "m.sordino", tmp_path / "c.json"):
+        told = sordino("verify", path, "--signer", tmp_path / "me" / "certificate.pem")
+        assert told.code == 0, told.text
+        assert "it is signed by The Hospital" in told.text
+    # nobody's key is found out before a record is read
+    run = sordino(*table, "--out", tmp_path / "n.sordino", "--sign", tmp_path)
+    assert run.code == 2
+    assert "sordino identity makes a key" in run.errors
+    run = sordino(*table, "--out", tmp_path / "me" / "key.pem", "--sign", tmp_path / "me")
+    assert run.code == 2

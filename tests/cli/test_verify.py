@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sordino import wire
+from sordino.identity import Identity
 from sordino.model_file import load_model, save_model
 from sordino.tabular import Schema
 
@@ -150,3 +151,53 @@ def test_anything_else_is_not_verified(sordino: Any, tmp_path: Path, content: by
     run = sordino("verify", tmp_path / "x")
     assert run.code == 1
     assert "NOT VERIFIED: there is no intact certificate here" in run.errors
+
+
+def test_weights_that_were_not_released(sordino: Any, model: Path, tmp_path: Path) -> None:
+    """An honest certificate beside weights of the right shape from anywhere else."""
+    loaded = load_model(model)
+
+    class Plain:
+        coef_ = loaded.coef + 1e-9
+        intercept_ = loaded.intercept
+        classes_ = loaded.classes
+        certificate_ = loaded.certificate
+
+    save_model(Plain(), tmp_path / "m.sordino", loaded.schema)
+    run = sordino("verify", tmp_path / "m.sordino")
+    assert run.code == 1
+    assert "NO    the weights are not the ones that the certificate was issued for." in run.text
+
+
+def test_without_a_signature_it_says_what_no_certificate_can_show(sordino: Any, model: Path) -> None:
+    run = sordino("verify", model)
+    assert "yes   the weights are the ones that the certificate was issued for." in run.text
+    assert run.text.count("no certificate shows by itself") == 1
+
+
+def test_a_signed_model_names_its_signer(sordino: Any, model: Path, tmp_path: Path) -> None:
+    me, other = tmp_path / "me", tmp_path / "other"
+    made = sordino("identity", "The Hospital", "--folder", me)
+    assert made.code == 0, made.errors
+    fingerprint = made.text.split("Fingerprint: ")[1].split()[0]
+    assert sordino("identity", "Somebody", "--folder", other).code == 0
+    loaded = load_model(model)
+
+    class Signed:
+        coef_ = loaded.coef
+        intercept_ = loaded.intercept
+        classes_ = loaded.classes
+        certificate_ = loaded.certificate.sign(Identity.load(me))
+
+    save_model(Signed(), tmp_path / "m.sordino", loaded.schema)
+    run = sordino("verify", tmp_path / "m.sordino", "--signer", me / "certificate.pem")
+    assert run.code == 0, run.text
+    assert f"signed by The Hospital, whose certificate has the fingerprint {fingerprint}" in run.text
+    assert "no certificate shows" not in run.text
+    run = sordino("verify", tmp_path / "m.sordino", "--signer", other / "certificate.pem")
+    assert run.code == 1
+    assert "NO    Somebody is not who signed it." in run.text
+    assert sordino("verify", model, "--signer", me / "certificate.pem").code == 1
+    run = sordino("verify", model, "--signer", model)
+    assert run.code == 2
+    assert "not a certificate in PEM form" in run.errors

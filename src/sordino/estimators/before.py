@@ -47,7 +47,7 @@ class KnowsItsPipeline:
         return copy
 
     def __getstate__(self) -> Any:
-        state = super().__getstate__()
+        state: Any = super().__getstate__()
         found = _before(self)
         return {**state, "_found": found} if found else state
 
