@@ -32,8 +32,7 @@ from scipy import sparse
 
 from sordino.losses import Logistic
 from sordino.oracle import linear_oracle
-from sordino.oracle.kernels.pool import share, threads
-from sordino.oracle.linear import cut
+from sordino.oracle.kernels.pool import cut, share, threads
 from sordino.oracle.query import Gradient
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem
@@ -49,12 +48,12 @@ start = time.perf_counter()
 numba.njit(lambda x: x + 1)(1.0)
 own = time.perf_counter() - start
 from sordino.losses import Logistic
-from sordino.oracle.dense import DenseOracle
+from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem
 X = np.random.default_rng(0).normal(size=(100, 5))
 start = time.perf_counter()
-DenseOracle(X, np.sign(X[:, 0]), Problem(100, 6, Logistic()), Rows(1.0, 0.5)).gradient(np.zeros(6))
+linear_oracle(X, np.sign(X[:, 0]), Problem(100, 6, Logistic()), Rows(1.0, 0.5)).gradient(np.zeros(6))
 print(time.perf_counter() - start, own)
 """
 
@@ -122,9 +121,21 @@ def records(n: int, d: int, kind: type) -> tuple[np.ndarray, np.ndarray, np.ndar
     return X, rng.choice([-1.0, 1.0], n), rng.standard_normal(d)
 
 
+def exact(oracle, query: Gradient) -> np.ndarray:
+    """The sum that a release would perturb."""
+    return oracle._total(oracle.model.asked(query), query.batch, query.at.shape)
+
+
+def bounds(oracle) -> tuple[np.ndarray, np.ndarray]:
+    """What every raw row is multiplied by, and the largest slope it may have."""
+    given = oracle.blocks.blocks[0].given
+    return given.scales, CLIP * given.inverses
+
+
 def two_pass(X: np.ndarray, y: np.ndarray, w: np.ndarray, oracle) -> Callable[[], object]:
     """The same clipped sum in NumPy: scores, slopes, product with the transpose."""
-    scales, limits, w = oracle._records.scales, CLIP * oracle._records.inverses, w.astype(X.dtype)
+    scales, limits = bounds(oracle)
+    w = w.astype(X.dtype)
 
     def run() -> object:
         slopes = -y / (1 + np.exp(y * (scales * (X @ w))))
@@ -139,7 +150,7 @@ def dense(n: int, d: int, kind: type, rounds: int, goal: str) -> list[Line]:
     label = f"{n:,} x {d} {np.dtype(kind).name}"
 
     def gradient() -> object:
-        return oracle._sum(Gradient(w, CLIP))
+        return exact(oracle, Gradient(w, CLIP))
 
     # the threads of a BLAS library keep spinning after a product, so what uses them gets rounds of its own
     read = in_turn({"gradient": gradient, "read": reading(X)}, rounds)
@@ -154,14 +165,14 @@ def batches(n: int, d: int, rounds: int) -> list[Line]:
     X, y, w = records(n, d, np.float64)
     oracle = linear_oracle(X, y, Problem(n, d, Logistic()), Rows(2.0))
     batch = np.sort(np.random.default_rng(1).choice(n, n // 20, replace=False))
-    scales, limits = oracle._records.scales, CLIP * oracle._records.inverses
+    scales, limits = bounds(oracle)
 
     def plain() -> object:
         rows, target, scale, limit = X[batch], y[batch], scales[batch], limits[batch]
         slopes = -target / (1 + np.exp(target * (scale * (rows @ w))))
         return rows.T @ (scale * np.clip(slopes, -limit, limit))
 
-    durations = in_turn({"batch": lambda: oracle._sum(Gradient(w, CLIP, batch)), "NumPy": plain}, rounds)
+    durations = in_turn({"batch": lambda: exact(oracle, Gradient(w, CLIP, batch)), "NumPy": plain}, rounds)
     label = f"5 % of {n:,} x {d} float64"
     return [faster(label, durations, "batch", "NumPy", "1")]
 
@@ -172,7 +183,8 @@ def stack(n: int, d: int, models: int, kind: type, rounds: int, goal: str) -> li
     many = np.random.default_rng(1).standard_normal((models, d))
     name = f"{models} models"
     durations = in_turn(
-        {name: lambda: oracle._sum(Gradient(many, CLIP)), "one model": lambda: oracle._sum(Gradient(w, CLIP))}, rounds
+        {name: lambda: exact(oracle, Gradient(many, CLIP)), "one model": lambda: exact(oracle, Gradient(w, CLIP))},
+        rounds,
     )
     label = f"{n:,} x {d} {np.dtype(kind).name}, per model"
     return [times(label, durations, name, "one model", goal, per=models)]
@@ -189,10 +201,10 @@ def sparse_rows(n: int, d: int, entries: int, rounds: int) -> list[Line]:
     everyone = np.arange(n)
     many = rng.standard_normal((8, d))
     runs = {
-        "with transpose": lambda: oracle._sum(Gradient(w, CLIP)),
-        "rows only": lambda: oracle._sum(Gradient(w, CLIP, everyone)),
+        "with transpose": lambda: exact(oracle, Gradient(w, CLIP)),
+        "rows only": lambda: exact(oracle, Gradient(w, CLIP, everyone)),
         "two-pass SciPy": two_pass(X, y, w, oracle),
-        "8 models": lambda: oracle._sum(Gradient(many, CLIP)),
+        "8 models": lambda: exact(oracle, Gradient(many, CLIP)),
     }
     durations = in_turn(runs, rounds)
     label = f"{n:,} x {d:,}, {entries} entries a row"

@@ -13,10 +13,10 @@ from sordino.budget import Relation
 from sordino.domains import Ball
 from sordino.losses import Absolute, Logistic, Softmax
 from sordino.oracle import linear_oracle
-from sordino.oracle.dense import DenseOracle
+from sordino.oracle.dense import DenseBlock
 from sordino.oracle.query import Gradient
 from sordino.oracle.rows import Rows
-from sordino.oracle.sparse import SparseOracle
+from sordino.oracle.sparse import SparseBlock
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
@@ -197,12 +197,12 @@ def test_a_dense_matrix_is_neither_copied_nor_changed():
     X[3, 1] = np.nan
     for matrix in (X, X.astype(np.float32)):
         before, targets = matrix.copy(), y.copy()
-        oracle = DenseOracle(matrix, y, problem, rows)
+        oracle = linear_oracle(matrix, y, problem, rows)
         oracle.gradient(np.ones((9, problem.dim)))
         ask(oracle, np.ones(problem.dim), 0.1)
-        assert np.shares_memory(oracle._X, matrix)
+        assert np.shares_memory(oracle.blocks.blocks[0].X, matrix)
         assert matrix.flags.writeable
-        assert not oracle._X.flags.writeable
+        assert not oracle.blocks.blocks[0].X.flags.writeable
         np.testing.assert_array_equal(matrix, before)
         np.testing.assert_array_equal(y, targets)
 
@@ -213,11 +213,11 @@ def test_a_sparse_matrix_is_neither_copied_nor_changed():
     for kind in (np.float32, np.float64):
         matrix = sparse.csr_matrix(X.astype(kind))
         before = matrix.copy()
-        oracle = SparseOracle(matrix, y, problem, rows)
+        oracle = linear_oracle(matrix, y, problem, rows)
         oracle.gradient(np.ones((9, problem.dim)))
         ask(oracle, np.ones(problem.dim), 0.1, SOME)
         for mine, theirs, old in zip(
-            oracle._X,
+            oracle.blocks.blocks[0].X,
             (matrix.data, matrix.indices, matrix.indptr),
             (before.data, before.indices, before.indptr),
             strict=True,
@@ -260,9 +260,9 @@ def test_whole_numbers_and_read_only_arrays():
 
 def test_the_factory_chooses_by_the_kind_of_matrix():
     X, y, problem, rows = example(Logistic())
-    assert isinstance(linear_oracle(X, y, problem, rows), DenseOracle)
-    assert isinstance(linear_oracle(sparse.csr_array(X), y, problem, rows), SparseOracle)
-    assert isinstance(linear_oracle(sparse.coo_matrix(X), y, problem, rows), SparseOracle)
+    assert isinstance(linear_oracle(X, y, problem, rows).blocks.blocks[0], DenseBlock)
+    assert isinstance(linear_oracle(sparse.csr_array(X), y, problem, rows).blocks.blocks[0], SparseBlock)
+    assert isinstance(linear_oracle(sparse.coo_matrix(X), y, problem, rows).blocks.blocks[0], SparseBlock)
 
 
 def test_the_noise_is_added_to_the_sum_for_an_empty_batch_too():

@@ -7,16 +7,18 @@ import pytest
 from scipy import sparse
 
 import plain_gradients as plain
+from plain_gradients import exact
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball
 from sordino.losses import LOSSES, Logistic
 from sordino.methods import OutputPerturbation
 from sordino.oracle import linear_oracle
-from sordino.oracle.files.asks import ClippedSum, Losses
+from sordino.oracle.cluster import Kept
 from sordino.oracle.files.memory import Memory
-from sordino.oracle.files.partition import Partition, Resident
-from sordino.oracle.linear import LinearModel
-from sordino.oracle.query import Difference, Gradient
+from sordino.oracle.files.partition import Partition, StreamedBlocks
+from sordino.oracle.linear import LinearOracle
+from sordino.oracle.model import LinearModel
+from sordino.oracle.query import ClippedLoss, Difference, Gradient
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem
 
@@ -77,9 +79,9 @@ def test_a_target_that_the_loss_does_not_admit_counts_for_nothing(loss, form):
     alone = [linear_oracle(X[[i]], y[[i]], problem, ROWS, Relation.ADD_REMOVE) for i in range(len(y))]
     for i, one in enumerate(alone):
         batch = np.array([i])
-        found = oracle._sum(Gradient(w, 10.0, batch))
-        np.testing.assert_allclose(found, one._sum(Gradient(w, 10.0)), rtol=1e-13, atol=1e-300)
-        moved = oracle._sum(Difference(w, since, 10.0, batch))
+        found = exact(oracle, Gradient(w, 10.0, batch))
+        np.testing.assert_allclose(found, exact(one, Gradient(w, 10.0)), rtol=1e-13, atol=1e-300)
+        moved = exact(oracle, Difference(w, since, 10.0, batch))
         if not plain.usable(loss, y[i]):
             assert not found.any()
             assert not moved.any()
@@ -99,11 +101,10 @@ def test_workers_of_a_cluster_hold_their_records_to_it_too(loss):
     model = LinearModel(problem, ROWS, Relation.REPLACE_ONE)
     part = Partition.whole(Memory.of(X, y))
     here = linear_oracle(X, y, problem, ROWS)
-    for holder in (part, Resident(part)):
-        (term,) = holder.answer(model, ClippedSum(Gradient(w, 10.0)), None)
-        np.testing.assert_allclose(term.sum, here._sum(Gradient(w, 10.0)), rtol=1e-12, atol=1e-15)
-        (term,) = holder.answer(model, Losses(w, 5.0), None)
-        np.testing.assert_allclose(term.sum, here._losses(w, 5.0), rtol=1e-12)
+    for blocks in (StreamedBlocks(part, ROWS), Kept(part).under(ROWS)):
+        oracle = LinearOracle(model, blocks)
+        for query in (Gradient(w, 10.0), ClippedLoss(w, 5.0)):
+            np.testing.assert_allclose(exact(oracle, query), exact(here, query), rtol=1e-12, atol=1e-15)
 
 
 @pytest.mark.parametrize("size", [1.0, 10.0, 30.0])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sordino.budget import Relation
 
 if TYPE_CHECKING:
-    from sordino.oracle.protocol import LinearOracle
+    from sordino.oracle.linear import LinearOracle
     from sordino.oracle.rows import Rows
     from sordino.problem import Problem
 
@@ -17,26 +17,25 @@ def linear_oracle(
 ) -> LinearOracle:
     """The oracle of a linear model, by what holds the records.
 
-    Sparse for a SciPy sparse matrix or array, else dense. Records in files or on a cluster have their targets with
-    them, so that `y` is None: they are read as they are needed, or asked for where they are.
+    A matrix, dense or a SciPy sparse one, is a block in memory. Records in files or on a cluster have their targets
+    with them, so that `y` is None: they are read as they are needed, or asked for where they are.
     """
     # imported here because the compiler behind the kernels takes a while to load
-    from scipy.sparse import issparse
+    import numpy as np
 
+    from sordino.oracle.blocks import HeldBlocks
+    from sordino.oracle.cluster import ClusterBlocks, Spread
+    from sordino.oracle.files.partition import Partition, StreamedBlocks
     from sordino.oracle.files.source import Source
+    from sordino.oracle.linear import LinearOracle
+    from sordino.oracle.model import LinearModel
 
+    model = LinearModel(problem, rows, Relation(relation))
     if isinstance(X, Source):
-        from sordino.oracle.cluster import ClusterOracle, Spread
-        from sordino.oracle.files.oracle import StreamedOracle
-
-        if isinstance(X, Spread):
-            return ClusterOracle(X, problem, rows, relation)
-
-        return StreamedOracle(X, problem, rows, relation)
-    if issparse(X):
-        from sordino.oracle.sparse import SparseOracle
-
-        return SparseOracle(X, y, problem, rows, relation)
-    from sordino.oracle.dense import DenseOracle
-
-    return DenseOracle(X, y, problem, rows, relation)
+        model.fits(X.shape, X.shape[:1])
+        whole = Partition.whole(X)
+        return LinearOracle(
+            model, ClusterBlocks(X, whole, rows) if isinstance(X, Spread) else StreamedBlocks(whole, rows)
+        )
+    model.fits(np.shape(X), np.shape(y))
+    return LinearOracle(model, HeldBlocks.of(X, y, rows))

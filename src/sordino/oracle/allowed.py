@@ -33,6 +33,16 @@ def allow(query: Query, noise: Noise | NoisyMinimum, relation: Relation) -> None
         )
 
 
+def allow_choice(query: Choice, selection: NoisyMinimum, relation: Relation) -> None:
+    """The same for a choice, whose noise also depends on the relation."""
+    allow(query, selection, relation)
+    if selection.relation is not relation:
+        raise ValueError(
+            f"the choice was made for {selection.relation}, but these records are under {relation}: "
+            "state the relation of the budget in both."
+        )
+
+
 def checked_batch(batch: Batch, records: int) -> NDArray[np.intp] | None:
     """The batch itself, after checking that no record can count twice."""
     if batch is None:

@@ -19,19 +19,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.budget import Relation
-from sordino.oracle.files.asks import Ask
+from sordino.oracle.block_queries import BlockQuery
+from sordino.oracle.blocks import Blocks, HeldBlocks, block_of
 from sordino.oracle.files.memory import Memory
-from sordino.oracle.files.oracle import BlockwiseOracle
-from sordino.oracle.files.partition import Partition, Resident
+from sordino.oracle.files.partition import Partition, StreamedBlocks
 from sordino.oracle.files.selection import Selection
 from sordino.oracle.files.source import Coding, Reader, Source
-from sordino.oracle.files.sums import Term
+from sordino.oracle.kernels.pool import cut
 from sordino.oracle.kernels.pool import threads as processors
-from sordino.oracle.linear import LinearModel, cut
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
-from sordino.problem import Problem
+from sordino.oracle.tree_sum import Term, TreeSum
+from sordino.oracle.units import Units
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 _ATTEMPTS = 5
 """How often a worker is started again before a run gives up."""
@@ -107,8 +109,8 @@ class Spread:
         return self.source.shape
 
     @property
-    def block(self) -> int:
-        return self.source.block
+    def units(self) -> Units:
+        return self.source.units
 
     @property
     def row_bytes(self) -> int:
@@ -134,24 +136,47 @@ class Spread:
         return Crew(self.source, self.cluster)
 
 
+class Kept:
+    """A partition that is read once and kept. Its answers have the bits of those that are read for."""
+
+    def __init__(self, partition: Partition) -> None:
+        with partition.read() as blocks:
+            self._rows = {number: (_own(X), y) for number, X, y in blocks}
+        self._blocks: tuple[Rows, HeldBlocks] | None = None
+
+    @property
+    def unknown_targets(self) -> int:
+        return sum(int(np.isnan(y).sum()) for _, y in self._rows.values())
+
+    def under(self, rows: Rows) -> HeldBlocks:
+        if self._blocks is None or self._blocks[0] != rows:
+            self._blocks = rows, HeldBlocks({number: block_of(X, y, rows) for number, (X, y) in self._rows.items()})
+        return self._blocks[1]
+
+
 class Worker:
     """Holds a partition in a process of its own, which may be on another machine."""
 
     def __init__(self, partition: Partition, threads: int, memory: int) -> None:
         os.environ["SORDINO_THREADS"] = str(threads)
         self._partition, self._memory = partition, memory
-        self._held: dict[str, Partition | Resident] = {}
+        self._held: dict[str, Partition | Kept] = {}
 
     def check(self) -> int:
         """How many targets are not known."""
         here = self._of(_EVERYBODY, None)
-        if isinstance(here, Resident):
+        if isinstance(here, Kept):
             return here.unknown_targets
         with here.read() as blocks:
             return sum(int(np.isnan(y).sum()) for _, _, y in blocks)
 
-    def answer(self, key: str, selection: Selection | None, model: LinearModel, ask: Ask, batch: Batch) -> list[Term]:
-        return self._of(key, selection).answer(model, ask, batch)
+    def answer(self, key: str, selection: Selection | None, rows: Rows, asked: BlockQuery, batch: Batch) -> list[Term]:
+        here = self._of(key, selection)
+        blocks: Blocks = here.under(rows) if isinstance(here, Kept) else StreamedBlocks(here, rows)
+        total = TreeSum(self._partition.first)
+        for term in blocks.terms(asked, batch):
+            total.add(term)
+        return total.terms
 
     def forget(self, key: str) -> None:
         self._held.pop(key, None)
@@ -159,11 +184,11 @@ class Worker:
     def process(self) -> int:
         return os.getpid()
 
-    def _of(self, key: str, selection: Selection | None) -> Partition | Resident:
+    def _of(self, key: str, selection: Selection | None) -> Partition | Kept:
         if key not in self._held:
             part = replace(self._partition, selection=selection)
-            small = int(part.starts()[-1]) * part.source.row_bytes <= self._memory
-            self._held[key] = Resident(part) if small else part
+            small = len(part) * part.source.row_bytes <= self._memory
+            self._held[key] = Kept(part) if small else part
         return self._held[key]
 
 
@@ -175,7 +200,7 @@ class Crew:
 
     def __init__(self, source: Source, cluster: Cluster) -> None:
         ray = _ray()
-        blocks = -(-source.shape[0] // source.block)
+        blocks = source.units.blocks
         self.ranges = [(first, last) for first, last in cut(blocks, min(cluster.workers, blocks)) if first < last]
         actor = ray.remote(Worker).options(
             num_cpus=cluster.reserved,
@@ -204,23 +229,23 @@ class Crew:
         return list(self._gather([worker.process.remote() for worker in self.workers]))
 
     def answer(
-        self, lease: Lease, model: LinearModel, ask: Ask, batch: Batch, starts: NDArray[np.int64]
+        self, lease: Lease, rows: Rows, asked: BlockQuery, batch: Batch, starts: NDArray[np.int64]
     ) -> Iterator[Term]:
-        """`starts` tells how many of the records asked about come before each block."""
+        """`starts` tells how many of the units asked about come before each block."""
         first, last = (starts[[edge[side] for edge in self.ranges]] for side in (0, 1))
         low, high = (first, last) if batch is None else (np.searchsorted(batch, first), np.searchsorted(batch, last))
-        asked = [
+        answers = [
             worker.answer.remote(
                 lease.key,
                 lease.slices[number],
-                model,
-                ask,
+                rows,
+                asked,
                 None if batch is None else batch[low[number] : high[number]] - first[number],
             )
             for number, worker in enumerate(self.workers)
             if low[number] < high[number]
         ]
-        for terms in self._gather(asked):
+        for terms in self._gather(answers):
             yield from (Term(term.first, term.last, np.array(term.sum)) for term in terms)
 
     def _gather(self, asked: list[Any]) -> Iterator[Any]:
@@ -249,27 +274,38 @@ class Lease:
             weakref.finalize(self, _forget, crew.workers, self.key)
 
 
-class ClusterOracle(BlockwiseOracle):
-    """Every answer is the sum of what the workers answer."""
+@dataclass(frozen=True, eq=False)
+class ClusterBlocks:
+    """Blocks that the workers of a cluster hold, and answer for."""
 
-    def __init__(self, spread: Spread, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE) -> None:
-        super().__init__(spread, problem, rows, relation)
-        self._crew = spread.crew
-        self._lease = Lease(self._crew, None)
+    spread: Spread
+    partition: Partition
+    rows: Rows
 
-    def _terms(self, ask: Ask, batch: Batch) -> Iterable[Term]:
-        return self._crew.answer(self._lease, self._model, ask, batch, self._partition.starts())
+    @cached_property
+    def lease(self) -> Lease:
+        return Lease(self.spread.crew, self.partition.selection)
 
-    def _of(self, selection: Selection, problem: Problem) -> Self:
-        other = super()._of(selection, problem)
-        other._lease = Lease(self._crew, selection)
-        return other
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    def terms(self, asked: BlockQuery, batch: Batch) -> Iterable[Term]:
+        return self.spread.crew.answer(self.lease, self.rows, asked, batch, self.partition.starts())
+
+    def divide(self, batch: Index) -> tuple[ClusterBlocks, ClusterBlocks]:
+        outside, inside = self.partition.divide(batch)
+        return replace(self, partition=outside), replace(self, partition=inside)
+
+
+def _own(X: Any) -> Any:
+    # a matrix that cannot be written to is nobody's buffer
+    return X if isinstance(X, np.ndarray) and not X.flags.writeable else X.copy()
 
 
 def _partition(source: Source, first: int, last: int) -> Partition:
     if isinstance(source, Memory):
         # a worker is sent its own rows only
-        source = source.part(first * source.block, min(last * source.block, source.shape[0]))
+        source = source.part(source.units.span(first)[0], source.units.span(last - 1)[1])
     return Partition(source, first, last)
 
 

@@ -1,4 +1,4 @@
-"""Records in memory as a dense matrix."""
+"""Blocks that are dense matrices."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.answers import InMemoryOracle
+from sordino.oracle.block import Block, Records, bounded_records, to_multipliers
+from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum
 from sordino.oracle.kernels.dense import clipped_sum
-from sordino.oracle.kernels.moved import moved_sum
+from sordino.oracle.kernels.difference_kernels import clipped_differences
 from sordino.oracle.kernels.norms import row_norms
-from sordino.oracle.kernels.pool import one_blas_thread, share
+from sordino.oracle.kernels.pool import cut, one_blas_thread, share
+from sordino.oracle.kernels.slopes import kernel_of
 from sordino.oracle.kernels.stack import stack_values
-from sordino.oracle.linear import Question, Records, bounded_records, cut
-from sordino.oracle.query import Difference, Gradient, Recursion
+from sordino.oracle.rows import Rows
 
 Array = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 _EVERY = np.empty(0, dtype=np.intp)
 # from this many scores per record on, matrix products beat one fused pass per model
@@ -27,180 +29,158 @@ _TASK, _BLOCK = 1 << 18, 1 << 18
 _SCORES = 512
 
 
-class DenseOracle(InMemoryOracle):
-    """Answers about rows of a float32 or float64 matrix in C order, used as it is; anything else is converted once.
+class DenseBlock(Block):
+    """Rows of a float32 or float64 matrix in C order, used as it is; anything else is converted once.
 
     All sums are taken in float64, whatever the matrix holds.
     """
 
-    def _hold(self, X: Any, y: Any) -> Records:
+    def __init__(self, X: NDArray[Any], given: Records, rows: Rows) -> None:
+        super().__init__(given, rows)
+        self.X = _read_only(X)
+        self._spoiled = bool((given.scales == 0).any())
+
+    @staticmethod
+    def of(X: Any, y: Any, rows: Rows) -> DenseBlock:
         X = np.asarray(X)
-        kind = np.float32 if X.dtype == np.float32 else np.float64
-        # a read-only view: the caller's matrix cannot be changed here, and the kernels compile for one type of array
-        self._X = np.ascontiguousarray(X, dtype=kind).view()
-        self._X.flags.writeable = False
-        records = bounded_records(self._norms(), y, X.shape[1], self._model.rows)
-        self._spoiled = bool((records.scales == 0).any())
-        return records
+        X = _read_only(np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 else np.float64))
+        return DenseBlock(X, bounded_records(_norms(X), y, X.shape[1], rows), rows)
 
-    def _some(self, which: NDArray[np.intp]) -> NDArray[Any]:
-        return self._X[which]
+    def take(self, which: Index) -> DenseBlock:
+        return DenseBlock(self.X[which], self.given.part(which), self.rows)
 
-    def _dots(self, w: Array) -> Array:
-        dots = np.empty(len(self._records))
-        tasks, _ = self._tasks(len(dots), 1)
+    def dots(self, w: Array) -> Array:
+        dots = np.empty(len(self))
+        tasks, _ = self._tasks(len(dots), 1, 1)
 
         def task(number: int) -> None:
             for start, stop in tasks[number][2]:
-                dots[start:stop] = _scores(w[None], self._block(None, start, stop)[0])[0]
+                dots[start:stop] = _scores(w[None], self._rows(self.given, None, start, stop)[0])[0]
 
         with one_blas_thread():
             share(task, len(tasks))
         return dots
 
-    def _losses(self, at: Array, cap: float) -> Array:
-        at = np.asarray(at, dtype=np.float64)
-        table, offsets = self._model.split(at)
-        code, parameters = self._kernel
-        outputs = self._model.outputs
-        tasks, groups = self._tasks(len(self._records), len(table))
-        losses = np.zeros((groups, len(table) // outputs))
-
-        def task(number: int) -> None:
-            few, group, blocks = tasks[number]
-            totals = np.zeros((few.stop - few.start) // outputs)
-            for start, stop in blocks:
-                block, part = self._block(None, start, stop)
-                stack_values(
-                    code,
-                    parameters,
-                    outputs,
-                    _scores(table[few], block),
-                    part.targets,
-                    part.scales,
-                    part.inverses,
-                    offsets[few],
-                    cap,
-                    totals,
-                )
-            losses[group, few.start // outputs : few.stop // outputs] = totals
-
-        with one_blas_thread():
-            share(task, len(tasks))
-        return np.asarray(losses.sum(axis=0).reshape(at.shape[:-1]))
-
-    def _sum(self, query: Gradient | Difference | Recursion) -> Array:
-        asked = self._model.question(query)
-        batch = self._model.batch(query.batch, len(self._records))
-        if len(asked) < _STACK and self._model.outputs == 1:
-            features, slopes = np.empty(asked.table.shape), np.empty(len(asked))
-            for model in range(len(asked)):
-                features[model], slopes[model] = self._fused(asked, model, batch)
-        else:
-            features, slopes = self._products(asked, batch)
-        return self._model.join(features, slopes, np.shape(query.at))
-
-    def _fused(self, asked: Question, model: int, batch: NDArray[np.intp] | None) -> tuple[Array, float]:
-        """One model: scores, slopes, clipping and sum in a single pass over the rows."""
-        count = len(self._records) if batch is None else len(batch)
-        d = self._X.shape[1]
-        if count == 0:
-            return np.zeros(d), 0.0
+    def answer(self, asked: BlockQuery, which: Index | None) -> Array:
+        if isinstance(asked, ClippedLosses):
+            return self._losses(asked)
+        if len(asked) >= _STACK or asked.loss.outputs > 1:
+            return self._products(asked, which)
+        # few models: for each, scores, slopes, clipping and sum in a single pass over the rows
+        count, d = len(self) if which is None else len(which), self.X.shape[1]
         # at most one accumulator per 64 rows, so that they stay small beside the matrix
         ranges = cut(count, min(count * d // _TASK, 128, count // 64))
-        sums = np.zeros((len(ranges), d))
-        slopes = np.zeros(len(ranges))
-        index = _EVERY if batch is None else batch
-        code, parameters = self._kernel
-        records = self._records
+        sums, slopes = np.zeros((len(asked), len(ranges), d)), np.zeros((len(asked), len(ranges)))
+        index = _EVERY if which is None else which
+        records, (code, parameters) = self.under(asked.loss), asked.kernel
         # about 28 kB of rows: most of the nearest cache
-        length = max(1, d * self._X.itemsize)
+        length = max(1, d * self.X.itemsize)
         tile = min(max(28672 // length & ~7, 16), 64)
         ahead = max(8, 14336 // length & ~1) if length <= 2048 else 0
 
         def task(number: int) -> None:
-            some = (self._X, index, *ranges[number], records.targets, records.scales, records.inverses)
-            w, offset = asked.table[model], asked.offsets[model]
+            model, part = divmod(number, len(ranges))
+            some = (self.X, index, *ranges[part], records.targets, records.scales, records.inverses)
+            w, offset, out = asked.table[model], asked.offsets[model], sums[model, part]
             if asked.earlier is None or asked.earlier_offsets is None:
-                slopes[number] = clipped_sum(*some, w, offset, code, parameters, asked.clip, tile, ahead, sums[number])
-                return
-            slopes[number] = moved_sum(
-                *some,
-                w,
-                asked.earlier[model],
-                offset,
-                asked.earlier_offsets[model],
-                code,
-                parameters,
-                asked.near,
-                asked.clip,
-                asked.mix,
-                tile,
-                sums[number],
-            )
+                total = clipped_sum(*some, w, offset, code, parameters, asked.clip, tile, ahead, out)
+            else:
+                since = asked.earlier[model], offset, asked.earlier_offsets[model]
+                clips = asked.near, asked.clip, asked.mix
+                total = clipped_differences(*some, w, *since, code, parameters, *clips, tile, out)
+            slopes[model, part] = total
 
-        share(task, len(ranges))
-        return np.add.reduce(sums), float(np.add.reduce(slopes))
+        share(task, len(asked) * len(ranges))
+        features = [np.add.reduce(of_model) for of_model in sums]
+        return self.joined(np.reshape(features, (len(asked), d)), np.array([np.add.reduce(s) for s in slopes]))
 
-    def _products(self, asked: Question, batch: NDArray[np.intp] | None) -> tuple[Array, Array]:
-        """Many scores per record: two matrix products per block of rows, with slopes and clipping in between."""
-        tasks, groups = self._tasks(len(self._records) if batch is None else len(batch), len(asked))
+    def _losses(self, asked: ClippedLosses) -> Array:
+        records, (code, parameters), outputs = self.under(asked.loss), kernel_of(asked.loss), asked.loss.outputs
+        tasks, groups = self._tasks(len(self), len(asked.table), outputs)
+        losses = np.zeros((groups, len(asked.table) // outputs))
+
+        def task(number: int) -> None:
+            few, group, parts = tasks[number]
+            totals = np.zeros((few.stop - few.start) // outputs)
+            for start, stop in parts:
+                X, part = self._rows(records, None, start, stop)
+                scores = _scores(asked.table[few], X)
+                some = part.targets, part.scales, part.inverses, asked.offsets[few]
+                stack_values(code, parameters, outputs, scores, *some, asked.cap, totals)
+            losses[group, few.start // outputs : few.stop // outputs] = totals
+
+        with one_blas_thread():
+            share(task, len(tasks))
+        return np.asarray(losses.sum(axis=0))
+
+    def _products(self, asked: ClippedSum, which: Index | None) -> Array:
+        """Many scores per record: two matrix products per range of rows, with slopes and clipping in between."""
+        records = self.under(asked.loss)
+        tasks, groups = self._tasks(len(self) if which is None else len(which), len(asked), asked.loss.outputs)
         sums = np.zeros((groups, *asked.table.shape))
         slopes = np.zeros((groups, len(asked)))
 
         def task(number: int) -> None:
-            few, group, blocks = tasks[number]
+            few, group, parts = tasks[number]
             some = asked.part(few)
-            for start, stop in blocks:
-                block, part = self._block(batch, start, stop)
-                scores = _scores(some.table, block)
-                earlier = None if some.earlier is None else _scores(some.earlier, block)
-                self._to_multipliers(some, scores, earlier, part, slopes[group, few])
-                sums[group, few] += scores @ block
+            for start, stop in parts:
+                X, part = self._rows(records, which, start, stop)
+                scores = _scores(some.table, X)
+                earlier = None if some.earlier is None else _scores(some.earlier, X)
+                to_multipliers(some, scores, earlier, part, slopes[group, few])
+                sums[group, few] += scores @ X
 
         with one_blas_thread():
             share(task, len(tasks))
-        return sums.sum(axis=0), slopes.sum(axis=0)
+        return self.joined(sums.sum(axis=0), slopes.sum(axis=0))
 
-    def _tasks(self, count: int, scores: int) -> tuple[list[tuple[slice, int, list[tuple[int, int]]]], int]:
-        """(scores, accumulator, blocks of rows) of every task, and the number of accumulators.
+    def _tasks(
+        self, count: int, scores: int, outputs: int
+    ) -> tuple[list[tuple[slice, int, list[tuple[int, int]]]], int]:
+        """(scores, accumulator, ranges of rows) of every task, and the number of accumulators.
 
-        A block of rows with its scores stays near the second cache's size, however many models there are.
+        A range of rows with its scores stays near the second cache's size, however many models there are.
         """
-        size = min(max(_BLOCK // (self._X.shape[1] + min(scores, _SCORES) + 1), 64), 2048)
-        blocks = [(start, min(start + size, count)) for start in range(0, count, size)]
+        size = min(max(_BLOCK // (self.X.shape[1] + min(scores, _SCORES) + 1), 64), 2048)
+        parts = [(start, min(start + size, count)) for start in range(0, count, size)]
         # accumulators together hold at most an eighth of what the matrix holds
-        groups = cut(len(blocks), min(count // (8 * max(1, scores)), 16, len(blocks)))
-        outputs = self._model.outputs
+        groups = cut(len(parts), min(count // (8 * max(1, scores)), 16, len(parts)))
         step = max(1, _SCORES // outputs) * outputs
         few = [slice(first, min(first + step, scores)) for first in range(0, scores, step)]
-        tasks = [(part, group, blocks[first:last]) for group, (first, last) in enumerate(groups) for part in few]
+        tasks = [(part, group, parts[first:last]) for group, (first, last) in enumerate(groups) for part in few]
         return tasks, len(groups)
 
-    def _block(self, batch: NDArray[np.intp] | None, start: int, stop: int) -> tuple[Array, Records]:
+    def _rows(self, records: Records, which: Index | None, start: int, stop: int) -> tuple[Array, Records]:
         """Rows in float64, those without usable features set to zero, and what belongs to them."""
-        which = slice(start, stop) if batch is None else batch[start:stop]
-        block = self._X[which].astype(np.float64, copy=False)
-        part = self._records.part(which)
+        some = slice(start, stop) if which is None else which[start:stop]
+        X, part = self.X[some].astype(np.float64, copy=False), records.part(some)
         if self._spoiled:
             usable = part.scales != 0
-            block = block if usable.all() else np.where(usable[:, None], block, 0.0)
-        return block, part
-
-    def _norms(self) -> Array:
-        n, d = self._X.shape
-        flat, norms = self._X.reshape(-1), np.empty(n)
-        starts = np.arange(n + 1, dtype=np.uint64) * np.uint64(d)
-        ranges = cut(n, n * d // _TASK)
-
-        def task(number: int) -> None:
-            row_norms(flat, starts, *ranges[number], norms)
-
-        share(task, len(ranges))
-        return norms
+            X = X if usable.all() else np.where(usable[:, None], X, 0.0)
+        return X, part
 
 
-def _scores(table: Array, block: Array) -> Array:
+def _read_only(X: NDArray[Any]) -> NDArray[Any]:
+    """A view: the caller's matrix cannot be changed through it, and the kernels compile for one type of array."""
+    view = X.view()
+    view.flags.writeable = False
+    return view
+
+
+def _norms(X: NDArray[Any]) -> Array:
+    n, d = X.shape
+    flat, norms = X.reshape(-1), np.empty(n)
+    starts = np.arange(n + 1, dtype=np.uint64) * np.uint64(d)
+    ranges = cut(n, n * d // _TASK)
+
+    def task(number: int) -> None:
+        row_norms(flat, starts, *ranges[number], norms)
+
+    share(task, len(ranges))
+    return norms
+
+
+def _scores(table: Array, X: Array) -> Array:
     # a score may overflow, which the kernels can handle; a warning would tell that there is such a record
     with np.errstate(over="ignore", invalid="ignore"):
-        return table @ block.T
+        return table @ X.T

@@ -78,4 +78,4 @@ class ExactOracle(Oracle, Protocol):
 
 @runtime_checkable
 class LinearOracle(ChoosingOracle, ScoredOracle, DividingOracle, ExactOracle, Protocol):
-    """Records of a linear model in memory: everything above."""
+    """Records of a linear model, wherever they are: everything above."""

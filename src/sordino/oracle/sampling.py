@@ -7,6 +7,7 @@ which reject rather than round. What the first leaves open is in the event, as a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from sordino.privacy.randomness import Stream
 
 Batch = NDArray[np.intp] | None
-"""Sorted record indices; None is every record."""
+"""Sorted numbers of units, which are records here (see `sordino.oracle.units`); None is every one of them."""
+
+SPAN = 1 << 24
+"""Up to so many records a batch is drawn in one go."""
 
 
 class Sampling(Protocol):
@@ -87,6 +91,30 @@ class FixedSize:
     def _fits(self, records: int) -> None:
         if self.size > records:
             raise ValueError(f"a batch of {self.size} from {records} records: ask for at most {records}.")
+
+
+def drawn(sampling: Sampling, records: int, stream: Stream) -> Batch:
+    """A batch from any number of records, with the law of `sampling.draw`, in little more memory than it fills."""
+    # a small subset of any number of records is drawn without listing them all
+    if records <= SPAN or sampling.expected_size(records) < records / 64:
+        return sampling.draw(records, stream)
+    edges = [*range(0, records, SPAN), records]
+    sizes = [stop - start for start, stop in pairwise(edges)]
+    match sampling:
+        case Poisson():
+            # coins are independent, so every span can have its own
+            parts = [sampling.draw(size, stream) for size in sizes]
+        case FixedSize(size):
+            # how many of the subset lie in each span, and then a uniform subset of that size
+            parts, left = [], size
+            for start, here in zip(edges, sizes, strict=False):
+                k = counts.hypergeometric(records - start, here, left, stream)
+                parts.append(FixedSize(k).draw(here, stream) if k else None)
+                left -= k
+        case _:
+            return sampling.draw(records, stream)
+    found = [start + part for start, part in zip(edges, parts, strict=False) if part is not None]
+    return np.concatenate([np.empty(0, dtype=np.intp), *found])
 
 
 def _subset(records: int, size: int, stream: Stream) -> NDArray[np.intp]:

@@ -1,7 +1,8 @@
-"""Records in memory as compressed sparse rows."""
+"""Blocks that are compressed sparse rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -10,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sordino.oracle.answers import InMemoryOracle
+from sordino.oracle.block import Block, Records, bounded_records, to_multipliers
+from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum
 from sordino.oracle.kernels import sparse as kernels
 from sordino.oracle.kernels.norms import row_norms
-from sordino.oracle.kernels.pool import share
+from sordino.oracle.kernels.pool import cut, share
+from sordino.oracle.kernels.slopes import kernel_of
 from sordino.oracle.kernels.sparse import GROUP
 from sordino.oracle.kernels.stack import stack_values
-from sordino.oracle.linear import Question, Records, bounded_records, cut
-from sordino.oracle.query import Difference, Gradient, Recursion
+from sordino.oracle.rows import Rows
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -35,64 +37,75 @@ class Compressed(NamedTuple):
     indptr: NDArray[Any]
 
 
-class SparseOracle(InMemoryOracle):
-    """Answers about the rows of a SciPy sparse matrix; one in CSR form of float32 or float64 is used as it is.
+Transpose = Callable[[], tuple[Compressed, list[tuple[int, int]]]]
+"""Columns instead of rows, and ranges of them with equally many entries; made by the first call."""
+
+
+class SparseBlock(Block):
+    """Rows of a SciPy sparse matrix; one in CSR form of float32 or float64 is used as it is.
 
     Entries may stand in any order within a row; a column that occurs twice in a row is summed into a copy first.
-    Sums over all records use a transpose, stored when the first of them is asked for.
+    Sums over all records use a transpose, if there is one to be had.
     """
 
-    def _hold(self, X: Any, y: Any) -> Records:
-        self._columns = int(X.shape[1])
-        self._X = _compressed(X.tocsr())
-        widest = int(np.diff(self._X.indptr.astype(np.int64)).max(initial=0))
-        records = bounded_records(self._norms(), y, widest, self._model.rows)
-        # built on first use, and then shared by every oracle of these records
-        self._transpose = cache(partial(_transposed, self._X, self._columns, records.scales))
-        return records
+    def __init__(
+        self, X: Compressed, columns: int, given: Records, rows: Rows, transpose: Transpose | None = None
+    ) -> None:
+        super().__init__(given, rows)
+        self.X, self.columns, self.transpose = X, columns, transpose
 
-    def _some(self, which: Index) -> Any:
-        data, indices, indptr = self._X
-        shape = (len(self._records), self._columns)
-        return sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=shape)[which]
+    @staticmethod
+    def of(X: Any, y: Any, rows: Rows) -> SparseBlock:
+        columns, compressed = int(X.shape[1]), _compressed(X.tocsr())
+        widths = np.diff(compressed.indptr.astype(np.int64))
+        return SparseBlock(compressed, columns, bounded_records(_norms(compressed), y, widths, rows), rows)
 
-    def _dots(self, w: Array) -> Array:
-        dots = np.empty(len(self._records))
-        ranges = cut(len(dots), _parts(len(self._X.data), 128))
+    def take(self, which: Index) -> SparseBlock:
+        data, indices, indptr = self.X
+        whole = sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=(len(self), self.columns))
+        some = whole[which]
+        return SparseBlock(
+            _views(some.data, some.indices, some.indptr), self.columns, self.given.part(which), self.rows
+        )
+
+    def kept(self) -> SparseBlock:
+        transpose = cache(partial(_transposed, self.X, self.columns, self.given.scales))
+        return SparseBlock(self.X, self.columns, self.given, self.rows, transpose)
+
+    def dots(self, w: Array) -> Array:
+        dots = np.empty(len(self))
+        ranges = cut(len(dots), _parts(len(self.X.data), 128))
 
         def task(number: int) -> None:
             start, stop = ranges[number]
-            kernels.dots(*self._X, _EVERY, start, w, dots[start:stop])
+            kernels.dots(*self.X, _EVERY, start, w, dots[start:stop])
 
         share(task, len(ranges))
         return dots
 
-    def _losses(self, at: Array, cap: float) -> Array:
-        at = np.asarray(at, dtype=np.float64)
-        table, offsets = self._model.split(at)
-        losses = [self._values(table[few], offsets[few], cap) for few in self._few(len(table))]
-        return np.asarray(np.concatenate([*losses, []]).reshape(at.shape[:-1]))
-
-    def _sum(self, query: Gradient | Difference | Recursion) -> Array:
-        asked = self._model.question(query)
-        batch = self._model.batch(query.batch, len(self._records))
-        features, slopes = np.zeros(asked.table.shape), np.zeros(asked.offsets.shape)
-        for few in self._few(len(asked)):
-            some = _Asked(asked.part(few))
-            sums, slopes[few] = self._by_columns(some) if batch is None else self._by_rows(some, batch)
+    def answer(self, asked: BlockQuery, which: Index | None) -> Array:
+        # models that are worked on together: a cache line of scores, or one model with more classes than that
+        outputs, scores = asked.loss.outputs, len(asked.table)
+        step = max(1, GROUP // outputs) * outputs
+        several = [slice(first, min(first + step, scores)) for first in range(0, scores, step)]
+        if isinstance(asked, ClippedLosses):
+            return np.concatenate([np.empty(0), *(self._losses(asked, few) for few in several)])
+        features, slopes = np.zeros(asked.table.shape), np.zeros(scores)
+        for few in several:
+            some = _Grouped(asked.part(few), self.under(asked.loss))
+            if which is None and self.transpose is not None:
+                sums, slopes[few] = self._by_columns(some, *self.transpose())
+            else:
+                sums, slopes[few] = self._by_rows(some, np.arange(len(self)) if which is None else which)
             features[few] = _ungrouped(sums, len(slopes[few]))
-        return self._model.join(features, slopes, np.shape(query.at))
+        return self.joined(features, slopes)
 
-    def _few(self, scores: int) -> list[slice]:
-        """The models that are worked on together: a cache line of scores, or one model with more classes than that."""
-        step = max(1, GROUP // self._model.outputs) * self._model.outputs
-        return [slice(first, first + step) for first in range(0, scores, step)]
-
-    def _by_columns(self, asked: _Asked) -> tuple[list[Array], Array]:
+    def _by_columns(
+        self, asked: _Grouped, transpose: Compressed, spans: list[tuple[int, int]]
+    ) -> tuple[list[Array], Array]:
         """Every record: its coefficients row by row, then the sums column by column over the transpose."""
-        n = len(self._records)
-        multipliers = [np.empty((n, *w.shape[1:])) for w in asked.weights]
-        ranges = cut(n, _parts(len(self._X.data), 128))
+        multipliers = [np.empty((len(self), *w.shape[1:])) for w in asked.weights]
+        ranges = cut(len(self), _parts(len(self.X.data), 128))
         slopes = np.zeros((len(ranges), len(asked.question)))
 
         def rows(number: int) -> None:
@@ -103,7 +116,6 @@ class SparseOracle(InMemoryOracle):
 
         share(rows, len(ranges))
         sums = [np.empty(w.shape) for w in asked.weights]
-        transpose, spans = self._transpose()
 
         def columns(number: int) -> None:
             for part, out in zip(multipliers, sums, strict=True):
@@ -113,61 +125,51 @@ class SparseOracle(InMemoryOracle):
         share(columns, len(spans))
         return sums, slopes.sum(axis=0)
 
-    def _by_rows(self, asked: _Asked, batch: Index) -> tuple[list[Array], Array]:
+    def _by_rows(self, asked: _Grouped, which: Index) -> tuple[list[Array], Array]:
         """Some records: each row is added to a dense accumulator, of which every task has its own."""
-        starts = self._X.indptr
-        entries = int((starts[batch + 1] - starts[batch]).sum())
+        starts = self.X.indptr
+        entries = int((starts[which + 1] - starts[which]).sum())
         # so few accumulators that clearing and adding them up costs little beside the rows
-        ranges = cut(len(batch), _parts(entries, entries // (16 * max(1, self._columns))))
+        ranges = cut(len(which), _parts(entries, entries // (16 * max(1, self.columns))))
         slopes = np.zeros((len(ranges), len(asked.question)))
         sums = [np.zeros((len(ranges), *w.shape)) for w in asked.weights]
 
         def task(number: int) -> None:
             for start, stop in _blocks(*ranges[number]):
-                scores = self._coefficients(asked, batch, start, stop, slopes[number])
+                scores = self._coefficients(asked, which, start, stop, slopes[number])
                 for out, group in zip(sums, scores, strict=True):
                     if out.ndim > 2:
-                        kernels.scatter_group(*self._X, batch, start, group, out[number])
+                        kernels.scatter_group(*self.X, which, start, group, out[number])
                     else:
-                        kernels.scatter(*self._X, batch, start, group[0], out[number])
+                        kernels.scatter(*self.X, which, start, group[0], out[number])
 
         share(task, len(ranges))
         return [part.sum(axis=0) for part in sums], slopes.sum(axis=0)
 
-    def _values(self, table: Array, offsets: Array, cap: float) -> Array:
-        weights = _grouped(table)
-        ranges = cut(len(self._records), _parts(len(self._X.data), 128))
-        losses = np.zeros((len(ranges), len(offsets) // self._model.outputs))
-        code, parameters = self._kernel
+    def _losses(self, asked: ClippedLosses, few: slice) -> Array:
+        weights, offsets, outputs = _grouped(asked.table[few]), asked.offsets[few], asked.loss.outputs
+        ranges = cut(len(self), _parts(len(self.X.data), 128))
+        losses = np.zeros((len(ranges), len(offsets) // outputs))
+        records, (code, parameters) = self.under(asked.loss), kernel_of(asked.loss)
 
         def task(number: int) -> None:
             for start, stop in _blocks(*ranges[number]):
-                part = self._records.part(slice(start, stop))
-                scores = self._scores(weights, _EVERY, start, stop)
-                stack_values(
-                    code,
-                    parameters,
-                    self._model.outputs,
-                    scores[: len(offsets)],
-                    part.targets,
-                    part.scales,
-                    part.inverses,
-                    offsets,
-                    cap,
-                    losses[number],
-                )
+                part = records.part(slice(start, stop))
+                scores = self._scores(weights, _EVERY, start, stop)[: len(offsets)]
+                some = part.targets, part.scales, part.inverses, offsets
+                stack_values(code, parameters, outputs, scores, *some, asked.cap, losses[number])
 
         share(task, len(ranges))
         total: Array = losses.sum(axis=0)
         return total
 
-    def _coefficients(self, asked: _Asked, index: Index, start: int, stop: int, slopes: Array) -> list[Array]:
+    def _coefficients(self, asked: _Grouped, index: Index, start: int, stop: int, slopes: Array) -> list[Array]:
         """What every raw row is multiplied by, per group of scores; the clipped slopes are added to `slopes`."""
         count = len(asked.question)
         scores = self._scores(asked.weights, index, start, stop)
         earlier = self._scores(asked.earlier, index, start, stop)[:count] if asked.earlier else None
-        part = self._records.part(index[start:stop] if index.size else slice(start, stop))
-        self._to_multipliers(asked.question, scores[:count], earlier, part, slopes)
+        part = asked.records.part(index[start:stop] if index.size else slice(start, stop))
+        to_multipliers(asked.question, scores[:count], earlier, part, slopes)
         # the rows that fill up the last group must not bring in a NaN
         scores[count:] = 0.0
         size = len(scores) // len(asked.weights)
@@ -176,31 +178,32 @@ class SparseOracle(InMemoryOracle):
     def _scores(self, weights: list[Array], index: Index, start: int, stop: int) -> Array:
         if weights[0].ndim == 1:
             scores = np.empty((1, stop - start))
-            kernels.dots(*self._X, index, start, weights[0], scores[0])
+            kernels.dots(*self.X, index, start, weights[0], scores[0])
             return scores
         scores = np.empty((GROUP * len(weights), stop - start))
         for group, w in enumerate(weights):
-            kernels.dots_group(*self._X, index, start, w, scores[GROUP * group : GROUP * (group + 1)])
+            kernels.dots_group(*self.X, index, start, w, scores[GROUP * group : GROUP * (group + 1)])
         return scores
 
-    def _norms(self) -> Array:
-        norms = np.empty(len(self._X.indptr) - 1)
-        ranges = cut(len(norms), _parts(len(self._X.data), 128))
 
-        def task(number: int) -> None:
-            row_norms(self._X.data, self._X.indptr, *ranges[number], norms)
+class _Grouped:
+    """A question with its weights grouped as the kernels want them, and the records as its loss sees them."""
 
-        share(task, len(ranges))
-        return norms
-
-
-class _Asked:
-    """A question with its weights grouped as the kernels want them."""
-
-    def __init__(self, question: Question) -> None:
-        self.question = question
+    def __init__(self, question: ClippedSum, records: Records) -> None:
+        self.question, self.records = question, records
         self.weights = _grouped(question.table)
         self.earlier = [] if question.earlier is None else _grouped(question.earlier)
+
+
+def _norms(X: Compressed) -> Array:
+    norms = np.empty(len(X.indptr) - 1)
+    ranges = cut(len(norms), _parts(len(X.data), 128))
+
+    def task(number: int) -> None:
+        row_norms(X.data, X.indptr, *ranges[number], norms)
+
+    share(task, len(ranges))
+    return norms
 
 
 def _transposed(X: Compressed, columns: int, scales: Array) -> tuple[Compressed, list[tuple[int, int]]]:

@@ -16,7 +16,7 @@ from sordino import NoisyGradientDescent, PrivateLogisticRegression, verify
 from sordino.cluster import connected
 from sordino.files import Table
 from sordino.oracle import linear_oracle
-from sordino.oracle.cluster import ClusterOracle, Spread
+from sordino.oracle.cluster import ClusterBlocks, Spread
 from sordino.oracle.files import source as source_module
 from sordino.oracle.files.memory import Memory
 from sordino.oracle.query import Gradient
@@ -52,11 +52,11 @@ def test_every_method_has_the_bits_of_one_process(shared, name):
     method = few_steps.SETTINGS[name]
     problem = few_steps.problem(method, RECORDS, FEATURES)
     here, source = shared
-    assert -(-source.shape[0] // source.block) == 3
+    assert source.units.blocks == 3
     assert [last - first for first, last in here.crew.ranges] == [1, 2]
     want = few_steps.weights(method, problem, linear_oracle(source, None, problem, few_steps.ROWS))
     oracle = linear_oracle(here, None, problem, few_steps.ROWS)
-    assert isinstance(oracle, ClusterOracle)
+    assert isinstance(oracle.blocks, ClusterBlocks)
     np.testing.assert_array_equal(few_steps.weights(method, problem, oracle), want)
 
 
@@ -225,4 +225,4 @@ def test_settings_that_make_no_sense(cluster):
         cluster.hold(np.ones((10, 2)), np.ones(9))
     with pytest.raises(ValueError, match="X has no records"):
         cluster.hold(np.ones((0, 2)), np.ones(0))
-    assert source_module.block_rows(FEATURES) == 65536
+    assert source_module.record_units(10, FEATURES).block == 65536

@@ -42,6 +42,6 @@ def test_in_many_blocks(tmp_path, name, monkeypatch):
     for form in ("parquet_folder", "npy"):
         (tmp_path / form).mkdir()
         source = stored.FORMS[form](tmp_path / form, X, y)
-        assert source.shape[0] > 4 * source.block
+        assert source.shape[0] > 4 * source.units.block
         found = few_steps.weights(method, problem, linear_oracle(source, None, problem, few_steps.ROWS))
         np.testing.assert_allclose(found, memory, rtol=1e-6, atol=1e-7)

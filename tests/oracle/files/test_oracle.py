@@ -13,7 +13,7 @@ from sordino.domains import Ball
 from sordino.losses import Hinge, Logistic, MoreauSmoothed, Softmax, Squared
 from sordino.oracle import linear_oracle
 from sordino.oracle.files import source as source_module
-from sordino.oracle.files.oracle import StreamedOracle
+from sordino.oracle.files.partition import StreamedBlocks
 from sordino.oracle.query import ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
@@ -67,8 +67,8 @@ def answers(oracle, loss, dim):
         found["curvature"] = oracle.curvature_product(stack[0])(far[0])
     outside, inside = oracle.divide(
         MANY,
-        replace(oracle._model.problem, records=RECORDS - len(MANY)),
-        replace(oracle._model.problem, records=len(MANY)),
+        replace(oracle.model.problem, records=RECORDS - len(MANY)),
+        replace(oracle.model.problem, records=len(MANY)),
     )
     for name, part in (("outside", outside), ("inside", inside)):
         found[name, "all"] = part.release(Gradient(stack, 0.3), Silence(1e9), nothing)
@@ -76,8 +76,8 @@ def answers(oracle, loss, dim):
         found[name, "value"] = part.value(stack)
         again = part.divide(
             np.arange(0, len(part), 3),
-            replace(oracle._model.problem, records=len(part) - -(-len(part) // 3)),
-            replace(oracle._model.problem, records=-(-len(part) // 3)),
+            replace(oracle.model.problem, records=len(part) - -(-len(part) // 3)),
+            replace(oracle.model.problem, records=-(-len(part) // 3)),
         )
         found[name, "again"] = np.array([p.value(stack[0]) for p in again])
     return found
@@ -93,9 +93,9 @@ def test_one_block_has_the_bits_of_memory(tmp_path, form, loss, kind):
     X, y = records(loss, kind)
     problem, rows = public(loss)
     source = stored.FORMS[form](tmp_path, X, y)
-    assert source.block > RECORDS
+    assert source.units.block > RECORDS
     streamed = linear_oracle(source, None, problem, rows)
-    assert isinstance(streamed, StreamedOracle)
+    assert isinstance(streamed.blocks, StreamedBlocks)
     want = answers(linear_oracle(X, y, problem, rows), loss, problem.dim)
     for name, answer in answers(streamed, loss, problem.dim).items():
         np.testing.assert_array_equal(answer, want[name], err_msg=str(name))
@@ -111,7 +111,7 @@ def test_many_blocks(tmp_path, loss, monkeypatch):
     for name, form in stored.FORMS.items():
         (tmp_path / name).mkdir()
         source = form(tmp_path / name, X, y)
-        assert source.block == 256
+        assert source.units.block == 256
         found = answers(linear_oracle(source, None, problem, rows), loss, problem.dim)
         first = first or found
         for key, answer in found.items():

@@ -16,15 +16,15 @@ import few_steps
 import stored
 from sordino.methods import NoisyGradientDescent
 from sordino.oracle import linear_oracle
-from sordino.oracle.files import draws
+from sordino.oracle import sampling as sampling_module
 from sordino.oracle.files import source as source_module
-from sordino.oracle.files.ahead import ahead
 from sordino.oracle.files.partition import Partition
+from sordino.oracle.files.prefetch import prefetched
+from sordino.oracle.files.row_major import Columns, RowMajor
 from sordino.oracle.files.selection import Selection
-from sordino.oracle.files.source import block_rows
-from sordino.oracle.files.sums import Term, TreeSum
-from sordino.oracle.files.turn import Columns, Turn
-from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
+from sordino.oracle.files.source import record_units
+from sordino.oracle.sampling import FixedSize, FullBatch, Poisson, drawn
+from sordino.oracle.tree_sum import Term, TreeSum
 from sordino.privacy.randomness import Randomness
 
 
@@ -79,7 +79,7 @@ def test_selections(records, data):
 
 def test_blocks_have_whole_bytes_and_bounded_size():
     for width in (1, 3, 10, 100, 1000, 10**6):
-        rows = block_rows(width)
+        rows = record_units(10, width).block
         assert rows % 8 == 0
         assert 256 <= rows <= 65536
         assert rows == 256 or rows * width <= 1 << 21
@@ -120,16 +120,16 @@ def test_only_the_groups_of_a_batch_are_read(tmp_path, monkeypatch):
 @pytest.mark.parametrize("sampling", [Poisson(0.3), FixedSize(30), Poisson(0.001), FullBatch()])
 def test_few_records_are_drawn_as_in_memory(sampling):
     here, there = (Randomness.seeded(4).sampling for _ in range(2))
-    np.testing.assert_array_equal(draws.drawn(sampling, 100, here), sampling.draw(100, there))
+    np.testing.assert_array_equal(drawn(sampling, 100, here), sampling.draw(100, there))
 
 
 @pytest.mark.parametrize("sampling", [Poisson(0.5), FixedSize(6)])
 def test_many_records_are_drawn_with_the_same_law(sampling, monkeypatch):
     """Spans of four records: every subset of the right size is equally likely."""
-    monkeypatch.setattr(draws, "SPAN", 4)
+    monkeypatch.setattr(sampling_module, "SPAN", 4)
     rng = Randomness.seeded(5).sampling
     records, runs = 11, 20_000
-    found = [draws.drawn(sampling, records, rng) for _ in range(runs)]
+    found = [drawn(sampling, records, rng) for _ in range(runs)]
     for batch in found[:100]:
         assert (np.diff(batch) > 0).all()
     share = np.bincount(np.concatenate(found), minlength=records) / runs
@@ -142,7 +142,7 @@ def test_many_records_are_drawn_with_the_same_law(sampling, monkeypatch):
     assert abs(pairs[True, True] / runs - both) < 5 * np.sqrt(both / runs)
     if isinstance(sampling, FixedSize):
         assert {len(batch) for batch in found} == {6}
-    assert draws.drawn(FullBatch(), records, rng) is None
+    assert drawn(FullBatch(), records, rng) is None
 
 
 def test_items_are_made_ahead_and_at_most_three_are_alive():
@@ -153,7 +153,7 @@ def test_items_are_made_ahead_and_at_most_three_are_alive():
             made.append(number)
             yield number
 
-    with ahead(items()) as ready:
+    with prefetched(items()) as ready:
         for number in ready:
             for _ in range(200):
                 if len(made) == min(number + 3, 10):
@@ -167,7 +167,7 @@ def test_an_error_of_the_reading_thread_arrives():
         yield 1
         raise ValueError("as it should be")
 
-    with ahead(items()) as ready:
+    with prefetched(items()) as ready:
         assert next(ready) == 1
         with pytest.raises(ValueError, match="as it should be"):
             next(ready)
@@ -175,7 +175,7 @@ def test_an_error_of_the_reading_thread_arrives():
 
 def test_no_thread_outlives_an_answer():
     def interrupted():
-        with ahead(iter(range(1000))) as ready:
+        with prefetched(iter(range(1000))) as ready:
             next(ready)
             raise KeyError
 
@@ -207,13 +207,13 @@ def test_answers_from_several_threads_at_once(tmp_path):
 @pytest.mark.parametrize("width", [1, 5, 16, 17, 40])
 def test_columns_become_rows(kind, width):
     rng = np.random.default_rng(0)
-    turn = Turn()
+    row_major = RowMajor()
     for lengths in ([1], [70, 1, 200], [40_000], [3]):
         pieces = [[rng.normal(size=length).astype(kind) for _ in range(width)] for length in lengths]
         for piece in pieces:
             for column in piece:
                 column.flags.writeable = False
-        rows = turn(Columns(pieces, np.dtype(kind)))
+        rows = row_major(Columns(pieces, np.dtype(kind)))
         np.testing.assert_array_equal(rows, np.concatenate([np.stack(piece, axis=1) for piece in pieces]))
         assert rows.dtype == kind
         assert rows.flags.c_contiguous
@@ -221,4 +221,4 @@ def test_columns_become_rows(kind, width):
 
 def test_what_has_rows_already_is_left_alone():
     X = np.ones((3, 2))
-    assert Turn()(X) is X
+    assert RowMajor()(X) is X

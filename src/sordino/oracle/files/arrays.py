@@ -15,7 +15,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, Stamp, block_rows, identity, with_coding
+from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, Stamp, identity, record_units, with_coding
+from sordino.oracle.units import RecordUnits
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -95,8 +96,8 @@ class Arrays:
         return self.matrices.records, self.matrices.files[0].shape[1]
 
     @property
-    def block(self) -> int:
-        return block_rows(self.shape[1])
+    def units(self) -> RecordUnits:
+        return record_units(*self.shape)
 
     @property
     def row_bytes(self) -> int:

@@ -14,7 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sordino.oracle.files.folder import Cursor, TableFiles
-from sordino.oracle.files.source import AS_GIVEN, Coding, block_rows, identity, with_coding
+from sordino.oracle.files.source import AS_GIVEN, Coding, identity, record_units, with_coding
+from sordino.oracle.units import RecordUnits
 from sordino.tabular.cells import require_columns
 from sordino.tabular.encode import WIDEST_DENSE, encode_features, encode_target
 
@@ -55,10 +56,10 @@ class EncodedTable:
         return self.files.records, self.schema.width
 
     @property
-    def block(self) -> int:
+    def units(self) -> RecordUnits:
         # a sparse row has one entry per column of the table
         wide = self.schema.width > WIDEST_DENSE
-        return block_rows(len(self.schema.columns) if wide else self.schema.width)
+        return record_units(self.shape[0], len(self.schema.columns) if wide else self.schema.width)
 
     @property
     def identity(self) -> bytes:
@@ -81,15 +82,15 @@ class EncodedTable:
     def check(self) -> int:
         strange = 0
         with self.reader() as reader:
-            for start in range(0, self.shape[0], self.block):
-                _, y = reader.rows(start, min(start + self.block, self.shape[0]), None)
+            for number in range(self.units.blocks):
+                _, y = reader.rows(*self.units.span(number), None)
                 strange += int(np.isnan(y).sum())
         return strange
 
     @contextmanager
     def reader(self) -> Iterator[EncodedReader]:
         raw = [self.files.schema.names[self.names.index(name)] for name in self.columns]
-        with self.files.cursor(raw, self.block) as cursor:
+        with self.files.cursor(raw, self.units.block) as cursor:
             yield EncodedReader(self, raw, cursor)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sordino.oracle.files.source import AS_GIVEN, Coding, Labels, block_rows
+from sordino.oracle.files.source import AS_GIVEN, Coding, Labels, record_units
+from sordino.oracle.units import RecordUnits
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -20,12 +21,11 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Rows offset..offset+len(X) of `records` in all: the others are held elsewhere, and cannot be asked for here."""
+    """Rows offset..offset+len(X) of all: the others are held elsewhere, and cannot be asked for here."""
 
     X: Any = field(repr=False)
     y: NDArray[Any] = field(repr=False)
-    records: int
-    block: int
+    units: RecordUnits
     offset: int = 0
     coding: Coding = AS_GIVEN
 
@@ -40,11 +40,11 @@ class Memory:
         if not rows.shape[0]:
             raise ValueError("X has no records.")
         numbers = -(-rows.nnz // rows.shape[0]) if sparse.issparse(rows) else rows.shape[1]
-        return Memory(rows, targets, rows.shape[0], block_rows(numbers))
+        return Memory(rows, targets, record_units(rows.shape[0], numbers))
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.records, self.X.shape[1]
+        return self.units.records, self.X.shape[1]
 
     @property
     def row_bytes(self) -> int:

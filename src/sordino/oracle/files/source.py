@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.oracle.allowed import real_numbers
+from sordino.oracle.units import RecordUnits, Units
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -22,12 +23,12 @@ _NUMBERS = 1 << 21
 """In a block: so many that starting one costs little beside working on it, so few that several fit the last cache."""
 
 
-def block_rows(numbers: int) -> int:
-    """How many records make a block, for records of so many numbers: a multiple of 8, because of packed bits.
+def record_units(records: int, numbers: int) -> RecordUnits:
+    """Every record a unit. How many make a block depends on how many numbers a record has, and on nothing else.
 
-    It depends on nothing else, so that the same records in other files, or on other machines, have the same sums.
+    So the same records in other files, or on other machines, have the same sums.
     """
-    return min(max(_NUMBERS // max(1, numbers) & ~7, 256), 1 << 16)
+    return RecordUnits(records, min(max(_NUMBERS // max(1, numbers) & ~7, 256), 1 << 16))
 
 
 class Reader(Protocol):
@@ -36,7 +37,7 @@ class Reader(Protocol):
     def rows(self, start: int, stop: int, which: Index | None) -> tuple[Any, Array]:
         """Features and targets of records start..stop, or of those at the increasing positions `which` among them.
 
-        The features are a matrix, or `Columns` still to be turned into one. A matrix that can be written to may be
+        The features are a matrix, or `Columns` still to be made into one. A matrix that can be written to may be
         overwritten by the call after the next two.
         """
         ...
@@ -52,8 +53,8 @@ class Source(Protocol):
         ...
 
     @property
-    def block(self) -> int:
-        """Records in a block, see `block_rows`."""
+    def units(self) -> Units:
+        """Which rows belong together, and which of them make a block."""
         ...
 
     @property

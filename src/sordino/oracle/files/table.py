@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, block_rows, identity, with_coding
-from sordino.oracle.files.turn import Columns
+from sordino.oracle.files.row_major import Columns
+from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, identity, record_units, with_coding
+from sordino.oracle.units import RecordUnits
 
 if TYPE_CHECKING:
     from sordino.oracle.files.folder import Cursor, TableFiles
@@ -93,8 +94,8 @@ class Table:
         return self.files.records, sum(self.widths)
 
     @property
-    def block(self) -> int:
-        return block_rows(self.shape[1])
+    def units(self) -> RecordUnits:
+        return record_units(*self.shape)
 
     @property
     def row_bytes(self) -> int:
@@ -134,7 +135,7 @@ class Table:
     @contextmanager
     def reader(self) -> Iterator[TableReader]:
         # larger pieces than blocks: to decode a few thousand numbers of every column costs as much as twice as many
-        with self.files.cursor([*self.names, self.target], _PIECE * self.block) as cursor:
+        with self.files.cursor([*self.names, self.target], _PIECE * self.units.block) as cursor:
             yield TableReader(self, cursor)
 
 
@@ -146,7 +147,7 @@ class TableReader:
         self._places = list(zip(table.names, np.cumsum([0, *table.widths]), table.widths, strict=False))
         self._buffers: Iterator[NDArray[Any]] | None = None
         if max(table.widths) > 1:
-            size = min(table.block, table.shape[0]), table.shape[1]
+            size = min(table.units.block, table.shape[0]), table.shape[1]
             # three: one in use, one that is ready, one that is being read
             self._buffers = cycle([np.empty(size, dtype=table.kind) for _ in range(3)])
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
@@ -39,19 +40,27 @@ def _executor(size: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(size, thread_name_prefix="sordino")
 
 
+def cut(total: int, parts: int) -> list[tuple[int, int]]:
+    """The ranges that split 0..total into `parts` of nearly equal length (one range at least)."""
+    parts = max(1, parts)
+    edges = [total * part // parts for part in range(parts + 1)]
+    return list(pairwise(edges))
+
+
 def share(task: Callable[[int], None], count: int) -> None:
     """Call task(0), .., task(count - 1), each once, on this thread and on idle ones of the pool."""
     # asked only when it matters: small problems are answered many thousand times
     helpers = min(threads(), count) - 1 if count > 1 else 0
     numbers = iter(range(count))
+    if helpers < 1:
+        for number in numbers:
+            task(number)
+        return
 
     def work() -> None:
         for number in numbers:
             task(number)
 
-    if helpers < 1:
-        work()
-        return
     pool = _executor(threads(), os.getpid())
     futures = [pool.submit(work) for _ in range(helpers)]
     try:

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 
 @compiled
-def moved_coefficients(
+def difference_coefficients(
     code: int,
     parameters: Parameters,
     dots: Array,
@@ -62,7 +62,7 @@ def moved_coefficients(
 
 
 @compiled
-def _softmax_moved(
+def _softmax_differences(
     scores: Array,
     earlier: Array,
     y: Array,
@@ -103,7 +103,7 @@ def _softmax_moved(
 
 
 @compiled
-def stack_moved(
+def stack_differences(
     code: int,
     parameters: Parameters,
     outputs: int,
@@ -119,11 +119,11 @@ def stack_moved(
     mix: float,
     totals: Array,
 ) -> None:
-    """`moved_coefficients` for every model of the stack, in place of `scores`; the sums of m are added to `totals`."""
+    """`difference_coefficients` for every model, in place of `scores`; the sums of m are added to `totals`."""
     for j in range(0, scores.shape[0], outputs):
         k = j + outputs
         if code == SOFTMAX:
-            _softmax_moved(
+            _softmax_differences(
                 scores[j:k],
                 earlier[j:k],
                 y,
@@ -137,7 +137,7 @@ def stack_moved(
                 totals[j:k],
             )
         else:
-            totals[j] += moved_coefficients(
+            totals[j] += difference_coefficients(
                 code,
                 parameters,
                 scores[j],
@@ -154,7 +154,7 @@ def stack_moved(
 
 
 @compiled
-def moved_sum(
+def clipped_differences(
     X: NDArray[Any],
     index: NDArray[np.intp],
     start: int,
@@ -209,7 +209,7 @@ def moved_sum(
             targets[r] = 0.0
             multipliers[r] = 0.0
             reciprocals[r] = 0.0
-        total += moved_coefficients(
+        total += difference_coefficients(
             code,
             parameters,
             dots,

@@ -23,15 +23,15 @@ class _Failed:
 _END = object()
 
 
-def ahead(items: Iterator[T]) -> closing[Generator[T]]:
+def prefetched(items: Iterator[T]) -> closing[Generator[T]]:
     """The same items, to be used in a `with`: a thread makes the one after the next while one is in use.
 
     At most three are alive, so an item may be written where the third before it was.
     """
-    return closing(_ahead(items))
+    return closing(_prefetched(items))
 
 
-def _ahead(items: Iterator[T]) -> Generator[T]:
+def _prefetched(items: Iterator[T]) -> Generator[T]:
     ready: queue.Queue[Any] = queue.Queue(maxsize=1)
     stopped = threading.Event()
 

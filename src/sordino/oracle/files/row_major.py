@@ -10,20 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.oracle.kernels.native import compiled
-from sordino.oracle.kernels.pool import share
-from sordino.oracle.linear import cut
+from sordino.oracle.kernels.pool import cut, share
 
 Matrix = NDArray[Any]
 
 _GROUP = 16
-"""Columns that are turned together: a cache line of single precision, so that a line of the rows is written at once."""
+"""Columns that are written together: a cache line of single precision, so that a line is written at once."""
 _STRIP = 1 << 18
-"""Numbers that a task turns."""
+"""Numbers that a task writes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A block of a table before it is turned: its pieces, each a list of columns, from the first record to the last."""
+    """A block of a table as it is stored: its pieces, each a list of columns, from the first record to the last."""
 
     pieces: Sequence[Sequence[Matrix]]
     kind: np.dtype[Any]
@@ -33,8 +32,8 @@ class Columns:
         return sum(len(piece[0]) for piece in self.pieces)
 
 
-class Turn:
-    """Turns blocks on all processors, each into the place of the one before."""
+class RowMajor:
+    """Writes the rows of blocks on all processors, each block into the place of the one before."""
 
     def __init__(self) -> None:
         self._place: Matrix = np.empty((0, 0))
@@ -46,11 +45,11 @@ class Turn:
             self._place = np.empty((X.records, len(X.pieces[0])), dtype=X.kind)
         done = 0
         for piece in X.pieces:
-            done += _turn(piece, self._place[done : done + len(piece[0])])
+            done += _write_rows(piece, self._place[done : done + len(piece[0])])
         return self._place[:done]
 
 
-def _turn(columns: Sequence[Matrix], out: Matrix) -> int:
+def _write_rows(columns: Sequence[Matrix], out: Matrix) -> int:
     """Into `out`; returns the number of rows."""
     firsts = range(0, len(columns), _GROUP)
     # the last group is filled up, and what fills it is not written
@@ -62,16 +61,16 @@ def _turn(columns: Sequence[Matrix], out: Matrix) -> int:
         for first, group in zip(firsts, groups, strict=True):
             width = min(_GROUP, len(columns) - first)
             if width == _GROUP:
-                turn_group(group, start, stop, first, out)
+                write_group(group, start, stop, first, out)
             else:
-                turn_some(group, start, stop, first, width, out)
+                write_some(group, start, stop, first, width, out)
 
     share(task, len(strips))
     return len(out)
 
 
 @compiled
-def turn_group(columns: tuple[Matrix, ...], start: int, stop: int, left: int, out: Matrix) -> None:
+def write_group(columns: tuple[Matrix, ...], start: int, stop: int, left: int, out: Matrix) -> None:
     """out[i, left + k] = columns[k][i], written out: a loop over k would go through memory for every array."""
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15 = columns
     for row in range(start, stop):
@@ -95,7 +94,7 @@ def turn_group(columns: tuple[Matrix, ...], start: int, stop: int, left: int, ou
 
 
 @compiled
-def turn_some(columns: tuple[Matrix, ...], start: int, stop: int, left: int, width: int, out: Matrix) -> None:
+def write_some(columns: tuple[Matrix, ...], start: int, stop: int, left: int, width: int, out: Matrix) -> None:
     """The same for fewer columns."""
     for first in range(start, stop, 64):
         for k in range(width):

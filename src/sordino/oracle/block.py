@@ -1,0 +1,157 @@
+r"""A block of records in memory, as the kernels work on it.
+
+Record i enters every answer through its row r_i = (scale_i x_i, rho), |r_i| <= R, and its target y_i. One model scores
+it with a_i = <w, r_i>, and K > 1 outputs (softmax) with one such score each, so that
+
+    grad l_i = slope_i (outer) r_i,       |grad l_i| = |slope_i| |r_i|.
+
+A record with a feature that is not finite keeps only its constant column; one whose target the loss does not admit
+counts for nothing. Neither raises: an error would reveal the record.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.losses import Loss
+from sordino.oracle.allowed import real_numbers
+from sordino.oracle.block_queries import BlockQuery, ClippedSum, QuadraticForm
+from sordino.oracle.kernels.difference_kernels import stack_differences
+from sordino.oracle.kernels.slopes import SOFTMAX
+from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients
+from sordino.oracle.rows import Rows
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+# a multiplier so small that its products lose bits: such a row is a billion times 10^281 too long, and is dropped
+_SMALLEST_SCALE = 1e-290
+_SMALLEST_NORM = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """One number per record: target, multiplier of the raw row (0: no usable features), 1/|r_i| (0: left out)."""
+
+    targets: Array
+    scales: Array
+    inverses: Array
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def part(self, which: slice | Index) -> Records:
+        return Records(self.targets[which], self.scales[which], self.inverses[which])
+
+    def under(self, loss: Loss) -> Records:
+        """Targets that the loss admits: its constants hold there, and the kernels rely on finding them there."""
+        targets = loss.admit(self.targets)
+        refused = np.isnan(targets) & (self.inverses > 0)
+        inverses = np.where(refused, 0.0, self.inverses) if refused.any() else self.inverses
+        return replace(self, targets=np.nan_to_num(targets), inverses=inverses)
+
+    def curvatures(self, loss: Loss, dots: Array, offset: float) -> Array:
+        """phi''(a_i, y_i) with a_i = scale_i <x_i, w> + offset; 0 for a record that counts for nothing."""
+        # what is not finite is left out, without a warning that would tell that there is such a record
+        with np.errstate(all="ignore"):
+            a = np.where(self.scales != 0, self.scales * dots, 0.0) + offset
+            curvature = loss.curvature(a, self.targets)
+        return np.where((self.inverses > 0) & np.isfinite(a), curvature, 0.0)
+
+
+def bounded_records(raw_norms: Array, y: Any, widths: int | NDArray[Any], rows: Rows) -> Records:
+    """The multipliers that bring raw rows, of so many numbers each, to norm R at most, and 1/|r_i| after that."""
+    scales = rows.scales(raw_norms)
+    scales[scales < _SMALLEST_SCALE] = 0.0
+    lengths = np.where(scales > 0, scales, 0.0) * np.where(np.isfinite(raw_norms), raw_norms, 0.0)
+    # rounding in a sum of so many squares, and in the products of a contribution, must not make a norm too small
+    slack = 1 + (widths + 16) * np.finfo(float).eps
+    norms = np.maximum(np.hypot(lengths, rows.intercept) * slack, _SMALLEST_NORM)
+    inverses = 1 / norms
+    targets = real_numbers(y)
+    usable = np.isfinite(targets)
+    if not usable.all():
+        targets = np.where(usable, targets, 0.0)
+        inverses[~usable] = 0.0
+    return Records(targets, scales, inverses)
+
+
+class Block(ABC):
+    """Answers about the rows of one matrix; how to pass over the features is left to the kind of matrix.
+
+    `given` is what belongs to each record, whatever the loss. Every record is a unit: see `sordino.oracle.units`.
+    """
+
+    given: Records
+    rows: Rows
+
+    def __init__(self, given: Records, rows: Rows) -> None:
+        self.given, self.rows = given, rows
+        self._known: tuple[tuple[Loss | QuadraticForm, Records], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    @abstractmethod
+    def answer(self, asked: BlockQuery, which: Index | None) -> Array:
+        """The sum over these units of the block, None being all: one row for every score, or a loss for every model."""
+
+    @abstractmethod
+    def take(self, which: Index) -> Self:
+        """A block of these units alone; nothing is measured again."""
+
+    @abstractmethod
+    def dots(self, w: Array) -> Array:
+        """<x_i, w> for every raw row."""
+
+    def kept(self) -> Self:
+        """The same block, for whoever asks it many times and may store more for that."""
+        return self
+
+    def under(self, loss: Loss | QuadraticForm) -> Records:
+        """What belongs to each record as the loss sees it."""
+        for known, records in self._known:
+            if known == loss:
+                return records
+        if isinstance(loss, QuadraticForm):
+            records = self.under(loss.loss)
+            records = replace(records, targets=records.curvatures(loss.loss, self.dots(loss.table), loss.offset))
+        else:
+            records = self.given.under(loss)
+        # two: a loss, and a quadratic form at a point of it, are asked about in turn
+        self._known = ((loss, records), *self._known[:1])
+        return records
+
+    def joined(self, features: Array, slopes: Array) -> Array:
+        """The gradient in the parameters: sums over raw features, and rho times the sums of slopes."""
+        return np.column_stack([features, self.rows.intercept * slopes]) if self.rows.has_intercept else features
+
+
+def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part: Records, slopes: Array) -> None:
+    """In place of the scores: what every raw row is multiplied by. The clipped slopes are added to `slopes`."""
+    code, parameters = asked.kernel
+    some = (part.targets, part.scales, part.inverses, asked.offsets)
+    if earlier is None or asked.earlier_offsets is None:
+        if code == SOFTMAX:
+            softmax_coefficients(asked.loss.outputs, scores, *some, asked.clip, slopes)
+        else:
+            stack_coefficients(code, parameters, scores, *some, asked.clip, slopes)
+        return
+    stack_differences(
+        code,
+        parameters,
+        asked.loss.outputs,
+        scores,
+        earlier,
+        *some,
+        asked.earlier_offsets,
+        asked.near,
+        asked.clip,
+        asked.mix,
+        slopes,
+    )

@@ -1,0 +1,73 @@
+"""What a block of records is asked; every answer is a sum over its units, so that the blocks' answers add up.
+
+Nothing here adds noise, and nothing is checked: an oracle has done that. Plain values, because they travel to the
+workers of a cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.losses import Loss
+from sordino.oracle.kernels.slopes import WEIGHTED_SQUARE, Kernel, kernel_of
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticForm:
+    """In the place of a loss: phi''(a_i) b^2 / 2, with a_i the score of a record at fixed weights. Its slope is H b."""
+
+    loss: Loss
+    table: Array
+    offset: float
+    outputs: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedSum:
+    """For every score: the sum of what the units add to the gradient, each clipped as one.
+
+    `table` and `offsets` are the feature weights and the constant part of every score. With an earlier point, a unit
+    counts  (1 - mix) its difference, clipped at `near`, + mix its gradient, clipped at `clip`; without, its gradient.
+    """
+
+    loss: Loss | QuadraticForm
+    table: Array
+    offsets: Array
+    clip: float
+    earlier: Array | None = None
+    earlier_offsets: Array | None = None
+    near: float = 1.0
+    mix: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def kernel(self) -> Kernel:
+        return WEIGHTED_SQUARE if isinstance(self.loss, QuadraticForm) else kernel_of(self.loss)
+
+    def part(self, few: slice) -> ClippedSum:
+        """The same for some of the scores."""
+        some = replace(self, table=self.table[few], offsets=self.offsets[few])
+        if self.earlier is None or self.earlier_offsets is None:
+            return some
+        return replace(some, earlier=self.earlier[few], earlier_offsets=self.earlier_offsets[few])
+
+
+@dataclass(frozen=True, eq=False)
+class ClippedLosses:
+    """For every model: the sum of the units' losses, none above `cap`."""
+
+    loss: Loss
+    table: Array
+    offsets: Array
+    cap: float
+
+
+BlockQuery = ClippedSum | ClippedLosses

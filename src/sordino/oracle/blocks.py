@@ -1,0 +1,82 @@
+"""The records of a data set in numbered blocks, wherever they are: what the linear oracle adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from sordino.oracle.block import Block
+from sordino.oracle.block_queries import BlockQuery
+from sordino.oracle.dense import DenseBlock
+from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import Batch
+from sordino.oracle.sparse import SparseBlock
+from sordino.oracle.tree_sum import Term
+
+Index = NDArray[np.intp]
+
+
+class Blocks(Protocol):
+    def __len__(self) -> int:
+        """How many units there are, see `sordino.oracle.units`."""
+        ...
+
+    def terms(self, asked: BlockQuery, batch: Batch) -> Iterable[Term]:
+        """The answers of the blocks that hold units of the batch, in the order of their numbers."""
+        ...
+
+    def divide(self, batch: Index) -> tuple[Self, Self]:
+        """The units outside a batch, and those inside."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class HeldBlocks:
+    """In memory, by their numbers."""
+
+    blocks: Mapping[int, Block]
+
+    @staticmethod
+    def of(X: Any, y: Any, rows: Rows) -> HeldBlocks:
+        """A matrix as one block."""
+        return HeldBlocks({0: block_of(X, y, rows).kept()})
+
+    def __len__(self) -> int:
+        return sum(map(len, self.blocks.values()))
+
+    def terms(self, asked: BlockQuery, batch: Batch) -> Iterator[Term]:
+        for number, which in self._places(batch):
+            yield Term(number, number, self.blocks[number].answer(asked, which))
+
+    def divide(self, batch: Index) -> tuple[HeldBlocks, HeldBlocks]:
+        inside = {number: which for number, which in self._places(batch) if which is not None}
+        nobody = np.empty(0, dtype=np.intp)
+        outside = {
+            number: np.delete(np.arange(len(block)), inside.get(number, nobody))
+            for number, block in self.blocks.items()
+        }
+        return self._taken(outside), self._taken(inside)
+
+    def _places(self, batch: Batch) -> Iterator[tuple[int, Index | None]]:
+        numbers = list(self.blocks)
+        starts = np.cumsum([0, *map(len, self.blocks.values())])
+        return ((numbers[place], which) for place, which in places(starts, batch))
+
+    def _taken(self, which: Mapping[int, Index]) -> HeldBlocks:
+        return HeldBlocks({number: self.blocks[number].take(some).kept() for number, some in which.items()})
+
+
+def block_of(X: Any, y: Any, rows: Rows) -> Block:
+    return SparseBlock.of(X, y, rows) if issparse(X) else DenseBlock.of(X, y, rows)
+
+
+def places(starts: NDArray[Any], batch: Batch) -> Iterator[tuple[int, Index | None]]:
+    """The blocks that hold units of a batch, and which of theirs, None being all; `starts` units precede each block."""
+    edges = starts if batch is None else np.searchsorted(batch, starts)
+    for block in np.flatnonzero(np.diff(edges)).tolist():
+        yield block, None if batch is None else batch[edges[block] : edges[block + 1]] - starts[block]
