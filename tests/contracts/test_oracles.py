@@ -25,7 +25,7 @@ from sordino.losses import Hinge, Huber, Logistic, MoreauSmoothed, Softmax, Squa
 from sordino.oracle import linear_oracle
 from sordino.oracle.blocks import HeldBlocks, block_of
 from sordino.oracle.files import source as source_module
-from sordino.oracle.linear import LinearOracle
+from sordino.oracle.linear import BlockwiseOracle
 from sordino.oracle.model import LinearModel
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
@@ -90,7 +90,7 @@ def in_blocks(X, y, problem, rows, relation=Relation.REPLACE_ONE):
         number: block_of(X[first:last], y[first:last], rows)
         for number, first, last in zip((0, 3, 6), edges, edges[1:], strict=False)
     }
-    return LinearOracle(LinearModel(problem, rows, relation), HeldBlocks(blocks))
+    return BlockwiseOracle(LinearModel(problem, rows, relation), HeldBlocks(blocks))
 
 
 def under_another_loss(X, y, problem, rows, relation=Relation.REPLACE_ONE):
@@ -227,7 +227,7 @@ def test_files_have_the_bits_of_memory_in_one_block_and_the_same_bits_in_many(tm
     assert source.units.blocks == 5
     inside = source_module.record_units(1037, 1)
     blocks = {k: block_of(X[slice(*inside.span(k))], y[slice(*inside.span(k))], rows) for k in range(5)}
-    held = LinearOracle(LinearModel(problem, rows, Relation.REPLACE_ONE), HeldBlocks(blocks))
+    held = BlockwiseOracle(LinearModel(problem, rows, Relation.REPLACE_ONE), HeldBlocks(blocks))
     streamed = answers(linear_oracle(source, None, problem, rows))
     for number, (got, want, close) in enumerate(zip(streamed, answers(held), memory, strict=True)):
         np.testing.assert_array_equal(got, want, err_msg=str(number))

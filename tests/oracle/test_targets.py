@@ -16,7 +16,7 @@ from sordino.oracle import linear_oracle
 from sordino.oracle.cluster import Kept
 from sordino.oracle.files.memory import Memory
 from sordino.oracle.files.partition import Partition, StreamedBlocks
-from sordino.oracle.linear import LinearOracle
+from sordino.oracle.linear import BlockwiseOracle
 from sordino.oracle.model import LinearModel
 from sordino.oracle.query import ClippedLoss, Difference, Gradient
 from sordino.oracle.rows import Rows
@@ -102,7 +102,7 @@ def test_workers_of_a_cluster_hold_their_records_to_it_too(loss):
     part = Partition.whole(Memory.of(X, y))
     here = linear_oracle(X, y, problem, ROWS)
     for blocks in (StreamedBlocks(part, ROWS), Kept(part).under(ROWS)):
-        oracle = LinearOracle(model, blocks)
+        oracle = BlockwiseOracle(model, blocks)
         for query in (Gradient(w, 10.0), ClippedLoss(w, 5.0)):
             np.testing.assert_allclose(exact(oracle, query), exact(here, query), rtol=1e-12, atol=1e-15)
 

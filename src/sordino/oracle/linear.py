@@ -34,8 +34,8 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class LinearOracle:
-    """Everything of `sordino.oracle.protocol`, about the records in `blocks`."""
+class BlockwiseOracle:
+    """The `LinearOracle` of the records in `blocks`."""
 
     model: LinearModel
     blocks: Blocks
@@ -86,14 +86,14 @@ class LinearOracle:
 
         return product
 
-    def under(self, loss: Loss) -> LinearOracle:
+    def under(self, loss: Loss) -> BlockwiseOracle:
         return replace(self, model=self.model.under(loss))
 
-    def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[LinearOracle, LinearOracle]:
+    def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[BlockwiseOracle, BlockwiseOracle]:
         index = checked_batch(batch, len(self))
         parts = self.blocks.divide(np.arange(len(self)) if index is None else index)
         oracles = [
-            LinearOracle(replace(self.model, problem=problem), blocks)
+            BlockwiseOracle(replace(self.model, problem=problem), blocks)
             for problem, blocks in zip((outside, inside), parts, strict=True)
         ]
         for oracle in oracles:
