@@ -72,7 +72,7 @@ def private_step(model: Any, X: Any, y: Any, size: int, kind: str) -> Callable[[
     from sordino.privacy.randomness import Randomness
 
     problem = network_problem(model, len(X))
-    oracle = TorchOracle(model, nn.CrossEntropyLoss(reduction="none"), (X, y), problem)
+    oracle = TorchOracle(model, nn.CrossEntropyLoss(reduction="none"), (X, y), problem, chunk=size)
     noise, randomness = GaussianNoise.at(1.0, 2.0, problem.dim), Randomness.system()
     points = [parameter_vector(model), parameter_vector(model)]
 

@@ -23,7 +23,6 @@ else:
     images, labels = (digits.images / 16).astype(np.float32), digits.target
 images = images[:, None]  # one channel
 
-torch.manual_seed(0)  # the first weights are no secret
 model = nn.Sequential(
     nn.Conv2d(1, 16, kernel_size=5, stride=2, padding=2),
     nn.Tanh(),

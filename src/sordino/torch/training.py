@@ -98,7 +98,7 @@ def fit(
     n = public_count(records, len(data[0] if isinstance(data, tuple) else data), budget.relation)
     problem = NetworkProblem(n, max(1, parameter_count(model)), describe(model, loss), Ridge(weight_decay))
     method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, n))
-    oracle = TorchOracle(model, loss, data, problem, budget.relation)
+    oracle = TorchOracle(model, loss, data, problem, budget.relation, _rows(method))
     place = _place(checkpoint, resume)
     keeper = Keeper(place, [partial(_call, callback, model) for callback in callbacks])
     trained = train(
@@ -154,6 +154,13 @@ def _records(dataset: Any) -> Any:
             "map-style Dataset with __len__ and __getitem__, or a pair of arrays."
         )
     return dataset
+
+
+def _rows(method: Any) -> int:
+    """How many records a pass should hold: a batch as it is mostly drawn, in a few equal passes where it is large."""
+    expected: float = method.batch_size
+    usual = expected if getattr(method, "sampling", "") == "fixed_size" else expected + 2 * math.sqrt(expected)
+    return math.ceil(usual / math.ceil(usual / 1024))
 
 
 def _complete(method: Any, epochs: float | None, steps: int | None, batch_size: int | None, n: int) -> Any:

@@ -195,20 +195,15 @@ def test_parameters_near_the_largest_double_are_allowed():
 
 def test_layers_that_depend_on_the_records_are_refused():
     model = LeavesOut()
-    with pytest.warns(UserWarning, match="seldom.weight"):
-        found = TorchOracle(model, LOSS, (1000 * X, Y), network_problem(model, 10))
-    with pytest.raises(ValueError, match="must not depend on the records"):
-        found._answer(Gradient(parameter_vector(model), 1.0))
+    with pytest.raises(ValueError, match="must not depend on the values it is given"):
+        TorchOracle(model, LOSS, (1000 * X, Y), network_problem(model, 10))
 
 
 def test_an_input_that_is_changed_after_use_is_refused():
-    """By PyTorch where it would need the input itself; whole numbers have no gradient, so it would not."""
     model = Overwrites()
-    with pytest.raises(ValueError, match="modified by an inplace operation"):
-        TorchOracle(model, LOSS, (X, Y), network_problem(model, 10))
-    found = TorchOracle(model, LOSS, (X.long(), Y), network_problem(model, 10))
-    with pytest.raises(ValueError, match="changed in place"):
-        found._answer(Gradient(parameter_vector(model), 1.0))
+    for inputs in (X, X.long()):
+        with pytest.raises(ValueError, match="changed in place"):
+            TorchOracle(model, LOSS, (inputs, Y), network_problem(model, 10))
 
 
 def test_a_target_that_is_out_of_range_is_not_named():
@@ -216,7 +211,7 @@ def test_a_target_that_is_out_of_range_is_not_named():
     targets[3] = 77
     model = plain()
     found = TorchOracle(model, LOSS, (X, targets), network_problem(model, 10))
-    with pytest.raises(ValueError, match=r"the loss failed on .*IndexError.*in range") as error:
+    with pytest.raises(ValueError, match="every class number and every word is in range") as error:
         found._answer(Gradient(parameter_vector(model), 1.0))
     assert "77" not in str(error.value)
     assert error.value.__context__ is None
@@ -271,10 +266,11 @@ def test_recurrent_layers_of_pytorch(kind, batch_first):
     data = (X.double().view(10, 3, 2), Y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = TorchOracle(model, LOSS, data, network_problem(model, 10), chunk=4)
-    at, since = nets.two_points(model)
-    expected = nets.clipped(nets.gradients(model, data, at) - nets.gradients(model, data, since), 0.02).sum(0)
-    assert np.allclose(found._answer(Difference(at, since, 0.02)), expected, rtol=1e-9, atol=1e-12)
+        found = TorchOracle(model, LOSS, data, network_problem(model, 10))
+    query = Difference(*nets.two_points(model), 0.02)
+    rows = nets.gradients(model, data, query.at) - nets.gradients(model, data, query.since)
+    expected = nets.clipped(rows, 0.02 / found._room(query)).sum(0)
+    assert np.allclose(found._answer(query), expected, rtol=1e-6, atol=1e-8)
 
 
 def test_batch_norm_that_keeps_its_statistics_is_allowed():
@@ -283,9 +279,9 @@ def test_batch_norm_that_keeps_its_statistics_is_allowed():
     data = (X.double(), Y)
     with pytest.warns(UserWarning, match="BatchNorm1d"):
         found = TorchOracle(model, LOSS, data, network_problem(model, 10))
-    at = parameter_vector(model)
-    expected = nets.clipped(nets.gradients(model, data, at), 0.5).sum(0)
-    assert np.allclose(found._answer(Gradient(at, 0.5)), expected, rtol=1e-9, atol=1e-12)
+    query = Gradient(parameter_vector(model), 0.5)
+    expected = nets.clipped(nets.gradients(model, data, query.at), 0.5 / found._room(query)).sum(0)
+    assert np.allclose(found._answer(query), expected, rtol=1e-6, atol=1e-8)
 
 
 def test_a_vector_goes_into_a_model_and_comes_back():

@@ -52,6 +52,6 @@ def test_losses_of_another_precision_spoil_only_what_is_not_finite():
     norms = _Loops(1, 4, torch.float32)
     norms.add(0, torch.ones(4, 3))
     losses = torch.tensor([1e300, np.nan, 1.0, np.inf], dtype=torch.float64)
-    (weights,), spoiled = norms.factors([Share("gradient", 1.0, 1.0)], [losses])
+    (weights,), spoiled = norms.factors([Share("gradient", 1.0, 1.0)], [losses], 4)
     assert spoiled.tolist() == [1, 3]
     assert weights.tolist() == pytest.approx([3**-0.5, 0.0, 3**-0.5, 0.0])

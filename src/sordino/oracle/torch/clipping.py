@@ -1,4 +1,4 @@
-r"""From the books of a chunk to the sum of its clipped gradients.
+r"""From the books of a pass to sums of its clipped gradients.
 
 out = sum_k share_k sum_i min(1, clip_k / |g_ki|) g_ki,       g_k the gradients or the differences
 """
@@ -49,13 +49,30 @@ class Part:
         else:
             norms.add(share, self.rows)
 
+    def some(self, which: slice) -> Part:
+        rows = None if self.rows is None else self.rows[which]
+        return Part(self.form, [pair.part(which) for pair in self.pairs], rows)
+
     def without(self, spoiled: Tensor) -> Part:
         rows = None if self.rows is None else self.rows.index_fill(0, spoiled, 0)
         return Part(self.form, [pair.without(spoiled) for pair in self.pairs], rows)
 
 
-def clipped_sum(out: Mapping[Place, Tensor], shares: Sequence[Share], notes: Sequence[Notes], work: Workspace) -> None:
-    """Write the chunk's clipped sum to `out`, but for parameters without gradients, whose places are left alone.
+class Clipped(NamedTuple):
+    """The gradients of a pass under every share, and the weight of every record in it."""
+
+    parts: list[dict[Place, Part]]
+    weights: list[Tensor]
+
+    def write(self, out: Mapping[Place, Tensor], some: slice, work: Workspace) -> None:
+        """The clipped sum of some rows, but for parameters without gradients, whose places are left alone."""
+        for place in self.parts[0]:
+            weighted = [(w[some], found[place].some(some)) for w, found in zip(self.weights, self.parts, strict=True)]
+            _write(out[place], weighted, work)
+
+
+def clipped(shares: Sequence[Share], notes: Sequence[Notes], count: int, work: Workspace) -> Clipped:
+    """The weights of the first `count` rows; the others have none.
 
     `notes` has the pass at the point and, for differences, the earlier one. A record that is not finite in one of them
     counts for nothing.
@@ -68,11 +85,10 @@ def clipped_sum(out: Mapping[Place, Tensor], shares: Sequence[Share], notes: Seq
     for number, found in enumerate(parts):
         for part in found.values():
             part.measure(number, norms, work)
-    weights, spoiled = norms.factors(shares, [noted.losses for noted in notes])
+    weights, spoiled = norms.factors(shares, [noted.losses for noted in notes], count)
     if spoiled is not None:
         parts = [{place: part.without(spoiled) for place, part in found.items()} for found in parts]
-    for place in parts[0]:
-        _write(out[place], [(w, found[place]) for w, found in zip(weights, parts, strict=True)], work)
+    return Clipped(parts, weights)
 
 
 def _write(out: Tensor, weighted: Sequence[tuple[Tensor, Part]], work: Workspace) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from numba import carray
 from numpy.typing import NDArray
 
-from sordino.oracle.kernels.native import all_written, compiled, pointer, stream_line
+from sordino.oracle.kernels.native import all_written, compiled, exact, pointer, stream_line
 
 Array = NDArray[np.float64]
 
@@ -41,6 +41,16 @@ def stream(source: Array, target: NDArray[np.float32]) -> bool:
     return spoiled == 0
 
 
+@exact
+def add_on_grid(part: NDArray[Any], total: Array, pivot: float) -> None:
+    """Add numbers rounded to whole multiples of a step, where `pivot` is 1.5 * 2^52 steps.
+
+    Next to the pivot doubles are one step apart, so that adding it rounds, and taking it away again is exact.
+    """
+    for i in range(total.size):
+        total[i] += (np.float64(part[i]) + pivot) - pivot
+
+
 @compiled
 def clip_factors(
     like: NDArray[Any],
@@ -55,6 +65,7 @@ def clip_factors(
     totals: Array,
     factors: NDArray[Any],
     usable: NDArray[np.bool_],
+    count: int,
 ) -> int:
     """factors_ki = share_k min(1, clip_k / |g_ki|), or 0 for records that count for nothing; how many those are.
 
@@ -63,7 +74,8 @@ def clip_factors(
     one * other to the squared norms of a share; one and other are 0 for the number 1, k + 1 for side k and -1 - k for
     inner product k. A share is (factor, clip, largest square that counts); `room` is for the rounding of what follows.
 
-    A record counts for nothing when a loss is not finite or a square beyond the largest; NaN is beyond everything.
+    A record counts for nothing when a loss is not finite or a square beyond the largest; NaN is beyond everything. So
+    does a row from `count` on, which is no record.
     """
     records = usable.size
     known = np.ones((1 + len(sides) + len(inner), records))
@@ -89,7 +101,7 @@ def clip_factors(
     for k in range(len(shares)):
         factor, clip = shares[k, 0], shares[k, 1]
         for i in range(records):
-            factors[k, i] = factor * (clip / max(math.sqrt(totals[k, i]), clip)) if usable[i] else 0.0
+            factors[k, i] = factor * (clip / max(math.sqrt(totals[k, i]), clip)) if usable[i] and i < count else 0.0
     return records - int(usable.sum())
 
 

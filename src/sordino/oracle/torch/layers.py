@@ -1,7 +1,8 @@
 """The layers whose gradients are kept by the books: one rule each, from input and output gradient to pairs.
 
-A rule is told the layer, its input `a` and the gradient `e` at its output, both with the records on the first axis, and
-names the parameters with their form and their pair.
+A rule is told the layer, its input `a` and the gradient `e` at its output, and names the parameters with their form and
+their pair. Both have the records on the first axis; behind it stands what a model made for batches gives the layer for
+a batch of one record.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def _linear(layer: nn.Linear, a: Tensor, e: Tensor) -> Iterator[Entry]:
 
 
 def _convolution(layer: nn.Conv1d | nn.Conv2d, a: Tensor, e: Tensor) -> Iterator[Entry]:
+    a, e = _alone(a, len(layer.kernel_size) + 2), _alone(e, len(layer.kernel_size) + 2)
     yield "weight", Patches(layer), Pair(e, a)
     yield "bias", Scale(axis=2), Pair(e.flatten(2))
 
@@ -45,6 +47,7 @@ def _layer_norm(layer: nn.LayerNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
 
 
 def _group_norm(layer: nn.GroupNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
+    a, e = a.flatten(0, 1), e.flatten(0, 1)
     x = nn.functional.group_norm(a, layer.num_groups, None, None, layer.eps)
     e = _channels(e)
     yield "weight", Scale(axis=2), Pair(e, _channels(x))
@@ -58,6 +61,11 @@ def _positions(tensor: Tensor, axes: int) -> Tensor:
         return flat
     flat = flat.reshape(len(flat), -1, flat.shape[-1])
     return flat[:, 0] if flat.shape[1] == 1 else flat
+
+
+def _alone(tensor: Tensor, axes: int) -> Tensor:
+    """Without the axis of a batch of one, where there is one."""
+    return tensor if tensor.ndim == axes else tensor.flatten(0, 1)
 
 
 def _channels(tensor: Tensor) -> Tensor:
@@ -84,13 +92,11 @@ def form_of(layer: nn.Module) -> object:
     return type(layer)
 
 
-def feature_axes(layer: nn.Module, axes: int) -> range:
-    """Which axes of an output with so many a layer takes for its own, so that none of them can count records."""
-    if isinstance(layer, nn.Linear | nn.Embedding):
-        return range(axes - 1, axes)
-    if isinstance(layer, nn.LayerNorm):
-        return range(axes - len(layer.normalized_shape), axes)
-    return range(1, axes)
+def takes_one(layer: nn.Module, given: Tensor) -> bool:
+    """Whether a layer that counts images on its first axis was given one of them."""
+    if isinstance(layer, nn.Conv1d | nn.Conv2d):
+        return given.ndim == len(layer.kernel_size) + 1 or len(given) == 1
+    return not isinstance(layer, nn.GroupNorm) or len(given) == 1
 
 
 def rule_of(layer: nn.Module) -> Rule | None:

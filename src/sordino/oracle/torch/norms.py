@@ -50,8 +50,8 @@ class Norms(Protocol):
         """Squared norms that are known as such, in float64."""
         ...
 
-    def factors(self, shares: Sequence[Share], losses: Sequence[Tensor]) -> Factors:
-        """A record counts for nothing when a norm or a loss of it is not finite."""
+    def factors(self, shares: Sequence[Share], losses: Sequence[Tensor], count: int) -> Factors:
+        """A record counts for nothing when a norm or a loss of it is not finite, and so do rows from `count` on."""
         ...
 
 
@@ -87,7 +87,7 @@ class _Loops:
     def add_known(self, share: int, squares: Tensor) -> None:
         self._totals[share] += squares.numpy()
 
-    def factors(self, shares: Sequence[Share], losses: Sequence[Tensor]) -> Factors:
+    def factors(self, shares: Sequence[Share], losses: Sequence[Tensor], count: int) -> Factors:
         weights = torch.empty(self._totals.shape, dtype=self._dtype)
         usable = np.empty(self._totals.shape[1], dtype=np.bool_)
         factors = weights.numpy()
@@ -105,6 +105,7 @@ class _Loops:
             self._totals,
             factors,
             usable,
+            count,
         )
         return Factors(list(weights.unbind()), torch.from_numpy(np.flatnonzero(~usable)) if spoiled else None)
 
@@ -150,7 +151,7 @@ class _Operations:
     def add_known(self, share: int, squares: Tensor) -> None:
         self._totals[share].add_(squares)
 
-    def factors(self, shares: Sequence[Share], losses: Sequence[Tensor]) -> Factors:
+    def factors(self, shares: Sequence[Share], losses: Sequence[Tensor], count: int) -> Factors:
         self._totals *= 1 + slack(0, self._dtype)
         usable = torch.stack(
             [
@@ -166,6 +167,8 @@ class _Operations:
             (share.factor * (share.clip / squares.sqrt().clamp_(min=share.clip))).to(self._dtype)
             for squares, share in zip(self._totals, shares, strict=True)
         ]
+        for each in weights:
+            each[count:] = 0
         return Factors(weights, spoiled)
 
     def _square(self, tensor: Tensor) -> Tensor:

@@ -1,9 +1,12 @@
 r"""Records of a network: clipped sums by book-keeping.
 
-A chunk of records takes one forward pass, which notes every layer's input a, and one backward pass, which is asked for
-the gradients e at the layers' outputs and for nothing else. Norms of the records' gradients follow from a and e, and
-so does the sum of the clipped gradients, written into one flat vector (Bu, Wang, Zha and Karypis 2023); the gradients
-themselves are not formed. A difference takes the two passes at both points.
+A pass takes a fixed number of rows, the last ones made up where there are not enough records. It notes every layer's
+input a and the gradients e at the layers' outputs. Norms of the records' gradients follow from a and e, and so does the
+sum of the clipped gradients, written into one flat vector (Bu, Wang, Zha and Karypis 2023); the gradients themselves
+are not formed. A difference takes two passes, at both points.
+
+A record's clipped gradient is a function of the record, of the parameters and of secret random numbers alone: see
+`program` for why no operation mixes records, `isolation` for rounding inside an operation, `rounding` for sums.
 """
 
 from __future__ import annotations
@@ -22,17 +25,20 @@ from sordino.budget import Relation
 from sordino.oracle.allowed import allow, checked_batch
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
+from sordino.oracle.torch import kernels
 from sordino.oracle.torch.checks import checked_places, refuse_mixing
-from sordino.oracle.torch.clipping import clipped_sum
+from sordino.oracle.torch.clipping import Clipped, clipped
+from sordino.oracle.torch.isolation import keeps_records_apart
 from sordino.oracle.torch.norms import Share
-from sordino.oracle.torch.passes import Passes
-from sordino.oracle.torch.records import records_of
+from sordino.oracle.torch.passes import MULTIPLE, Passes
+from sordino.oracle.torch.records import Which, records_of
+from sordino.oracle.torch.rounding import BLOCK, MOST_RECORDS, pivot, sum_error
 from sordino.oracle.torch.workspace import Workspace
+from sordino.privacy.randomness import Randomness, Stream
 from sordino.problem import NetworkProblem
 
 if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
-    from sordino.privacy.randomness import Randomness
 
 Array = NDArray[np.float64]
 LossFunction = Callable[[Any, Any], Tensor]
@@ -43,11 +49,12 @@ class TorchOracle:
 
     `loss(outputs, targets)` gives one loss per record: nn.CrossEntropyLoss(reduction="none"). `data` is a pair (X, y)
     or a data set of PyTorch. The vectors of queries and answers hold the trainable parameters in the order of
-    `named_parameters`. At most `chunk` records are in a pass; the answer does not depend on it, but for rounding.
+    `named_parameters`. About `chunk` records are in a pass, a number that must not come from the records: by default
+    as many as the problem has, at most 1,024.
 
     A record whose loss or gradient is not finite counts for nothing, and raises nothing. Parameters the loss does not
-    reach get noise alone. Random layers (nn.Dropout) draw from PyTorch's generator, anew for every record, which a
-    record's share is bounded for; a difference has the same draws at both points.
+    reach get noise alone. Random layers (nn.Dropout) draw from the run's secret randomness, anew for every record and
+    release; a difference has the same draws at both points.
     """
 
     def __init__(
@@ -57,21 +64,25 @@ class TorchOracle:
         data: Any,
         problem: NetworkProblem,
         relation: Relation = Relation.REPLACE_ONE,
-        chunk: int = 1024,
+        chunk: int | None = None,
     ) -> None:
-        if chunk < 1:
+        if chunk is not None and chunk < 1:
             raise ValueError(f"chunk is {chunk}: at least one record must be in a pass.")
         checked_places(model, problem)
         refuse_mixing(model)
         self._problem, self._relation = problem, Relation(relation)
         self._records = records_of(data)
         self._fits()
-        self._passes = Passes(copy.deepcopy(model), loss, self._records.some(slice(0, 1)))
+        self._streams = Randomness.system()
+        sample = self._records.some(slice(0, 1), 1, self._streams.sampling)
+        rows = rows_of_pass(min(problem.records, 1024) if chunk is None else chunk)
+        self._passes = Passes(copy.deepcopy(model), loss, sample, rows)
+        self._block = self._passes.rows // -(-self._passes.rows // BLOCK)
         self._work = Workspace(self._passes.dtype, self._passes.device)
-        self._chunk = self._passes.largest(chunk)
-        self._sum: Array | None = None
+        self._sum = np.empty(problem.dim)
         self._part = torch.zeros(problem.dim, dtype=self._passes.dtype, device=self._passes.device)
         self._pieces = {place: self._part[slice(*place)] for place in self._passes.places}
+        self._tried: set[tuple[int, tuple[str, ...]]] = set()
         for notice in self._passes.notices:
             warnings.warn(notice, UserWarning, stacklevel=2)
 
@@ -80,7 +91,7 @@ class TorchOracle:
 
     def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
         allow(query, noise, self._relation)
-        return noise.perturb(self._answer(query), randomness)
+        return noise.perturb(self._answer(query, randomness.sampling), randomness)
 
     def _fits(self) -> None:
         if self._relation is Relation.REPLACE_ONE and len(self._records) != self._problem.records:
@@ -89,31 +100,103 @@ class TorchOracle:
                 f"{self._problem.records}: under replace_one their number is public and must be the true one."
             )
 
-    def _answer(self, query: Gradient | Difference | Recursion) -> NDArray[Any]:
-        """The exact answer, valid until the next one. What chunks give is added up in double precision."""
-        points = self._points(query)
+    def _answer(self, query: Gradient | Difference | Recursion, stream: Stream | None = None) -> Array:
+        """The exact answer but for rounding, which `rounding` bounds; valid until the next one."""
+        stream = stream or self._streams.sampling
+        points, rows = self._points(query), self._passes.rows
         batch = checked_batch(query.batch, len(self._records))
         count = len(self._records) if batch is None else len(batch)
-        if count <= self._chunk:
-            return self._chunk_sum(query, points, slice(0, count) if batch is None else batch)
-        if self._sum is None:
-            self._sum = np.empty(self._problem.dim)
+        if count > MOST_RECORDS:
+            raise ValueError(f"a batch of {count} records: at most {MOST_RECORDS} can be added up.")
+        shares = self._shares(query)
+        self._try_out(points, shares)
         self._sum.fill(0)
-        for start in range(0, count, self._chunk):
-            some = slice(start, min(start + self._chunk, count))
-            self._sum += self._chunk_sum(query, points, some if batch is None else batch[some])
+        if count > self._block:
+            # in an order that nobody knows: a record that is added must not move all others to other places
+            order = stream.generator.permutation(count)
+            batch = order if batch is None else batch[order]
+        for start in range(0, count, rows):
+            some = slice(start, min(start + rows, count))
+            which = some if batch is None else batch[some]
+            self._add_pass(points, shares, which, some.stop - some.start, stream)
         return self._sum
 
-    def _chunk_sum(
-        self, query: Gradient | Difference | Recursion, points: list[Array], which: NDArray[np.intp] | slice
-    ) -> NDArray[Any]:
-        if not isinstance(which, slice) and not which.size:
-            return np.zeros(self._problem.dim)
+    def _add_pass(self, points: list[Array], shares: list[Share], which: Which, count: int, stream: Stream) -> None:
+        inputs, targets = self._records.some(which, self._passes.rows, stream)
+        drawn = self._passes.program.draw(stream, count)
+        found = self._clipped(points, shares, inputs, targets, count, drawn)
+        for start in range(0, count, self._block):
+            found.write(self._pieces, slice(start, start + self._block), self._work)
+            kernels.add_on_grid(self._part.cpu().numpy(), self._sum, pivot(sum(s.clip * s.factor for s in shares)))
+
+    def _clipped(
+        self,
+        points: list[Array],
+        shares: list[Share],
+        inputs: Tensor,
+        targets: Tensor,
+        count: int,
+        drawn: list[list[Tensor]],
+    ) -> Clipped:
         self._work.reset()
-        notes = self._passes.run(points, *self._records.some(which))
-        clipped_sum(self._pieces, _shares(query), notes, self._work)
-        part = self._part.cpu()
-        return (part if part.dtype in (torch.float32, torch.float64) else part.float()).numpy()
+        notes = []
+        for point in points:
+            self._passes.load(point)
+            notes.append(self._passes.notes(inputs, targets, count, drawn))
+        return clipped(shares, notes, count, self._work)
+
+    def _try_out(self, points: list[Array], shares: list[Share]) -> None:
+        """Before the first answer of a kind: see `isolation`. Where records are not apart together, each is alone."""
+        kind = (torch.get_num_threads(), tuple(share.of for share in shares))
+        if kind in self._tried:
+            return
+        how = None
+        while not self._apart(points, shares):
+            how = self._passes.more_careful()
+            self._work.aligned = True
+            if how is None:
+                raise ValueError(
+                    "this machine computes a record differently beside other records, even one by one, so that no "
+                    "record's influence can be bounded: set torch.set_num_threads(1), or use another machine."
+                )
+        if how == "one after the other":
+            warnings.warn(
+                f"in passes of {self._passes.rows} rows this machine rounds a record's numbers differently beside "
+                "other records, so they are computed one after the other, which is slow. Layers with a multiple of 16 "
+                "units or channels, or another number of threads, may help.",
+                UserWarning,
+                stacklevel=5,
+            )
+        self._tried.add(kind)
+
+    def _apart(self, points: list[Array], shares: list[Share]) -> bool:
+        rows = self._passes.rows
+        drawn = self._passes.program.draw_alike(self._streams.sampling, rows)
+        return all(
+            keeps_records_apart(
+                lambda inputs, targets: self._clipped(points, shares, inputs, targets, rows, drawn),
+                *self._passes.made_up(seed),
+            )
+            for seed in range(2)
+        )
+
+    def _room(self, query: Gradient | Difference | Recursion) -> float:
+        vectors = 2 if isinstance(query, Recursion) else 1
+        return 1 + sum_error(query.clip, self._block, vectors, self._problem.dim, self._passes.dtype)
+
+    def _shares(self, query: Gradient | Difference | Recursion) -> list[Share]:
+        """What is clipped, at norms that leave room for the rounding of sums."""
+        room = self._room(query)
+        match query:
+            case Gradient(clip=clip):
+                return [Share("gradient", clip / room, 1.0)]
+            case Difference(clip=clip):
+                return [Share("difference", clip / room, 1.0)]
+            case Recursion(difference=difference, gradient=gradient, mix=mix):
+                return [
+                    Share("difference", difference.clip / room, 1 - mix),
+                    Share("gradient", gradient.clip / room, mix),
+                ]
 
     def _points(self, query: Gradient | Difference | Recursion) -> list[Array]:
         """Where gradients are asked for: the point itself, and the earlier one of a difference."""
@@ -127,11 +210,7 @@ class TorchOracle:
         return points
 
 
-def _shares(query: Gradient | Difference | Recursion) -> list[Share]:
-    match query:
-        case Gradient(clip=clip):
-            return [Share("gradient", clip, 1.0)]
-        case Difference(clip=clip):
-            return [Share("difference", clip, 1.0)]
-        case Recursion(difference=difference, gradient=gradient, mix=mix):
-            return [Share("difference", difference.clip, 1 - mix), Share("gradient", gradient.clip, mix)]
+def rows_of_pass(records: int) -> int:
+    """A number of rows near this one: blocks of equal length, each a multiple of what processors take at once."""
+    multiple = -(-records // BLOCK) * MULTIPLE
+    return -(-records // multiple) * multiple

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
@@ -83,25 +82,25 @@ class Scale:
 
 def moved(new: Pair, old: Pair, minus: Callable[[Tensor, Tensor], Tensor]) -> list[Pair]:
     """new - old."""
-    if new.right is None or old.right is None or _same(new.right, old.right):
+    if new.right is None or old.right is None or same(new.right, old.right):
         return [Pair(minus(new.left, old.left), new.right)]
-    if _same(new.left, old.left):
+    if same(new.left, old.left):
         return [Pair(new.left, minus(new.right, old.right))]
     if not new.left.is_floating_point():
         return [new, Pair(old.left, -old.right)]
     return [Pair(new.left, minus(new.right, old.right)), Pair(minus(new.left, old.left), old.right)]
 
 
-def _same(a: Tensor, b: Tensor) -> bool:
-    if a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride():
-        return True
-    return not a.is_floating_point() and torch.equal(a, b)
+def same(a: Tensor, b: Tensor) -> bool:
+    """Whether they are one tensor; whether they hold the same numbers would depend on all records."""
+    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride()
 
 
 def blocks(records: int, bytes_each: int) -> list[slice]:
-    """Ranges of records whose temporaries stay in the cache."""
-    step = max(1, _BLOCK // max(1, bytes_each))
-    return [slice(first, min(first + step, records)) for first in range(0, records, step)]
+    """Ranges of records whose temporaries stay in the cache, all of one length: no record is computed differently."""
+    most = max(1, _BLOCK // max(1, bytes_each))
+    step = max(size for size in range(1, min(most, records) + 1) if records % size == 0)
+    return [slice(first, first + step) for first in range(0, records, step)]
 
 
 def sum_of(tensors: Iterator[Tensor]) -> Tensor:

@@ -1,9 +1,8 @@
-"""Forward and backward passes of a network over a chunk of records, and the books they leave."""
+"""Passes of a network over a fixed number of records, and the books they leave."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,36 +13,45 @@ from torch import Tensor, nn
 from sordino.oracle.torch import kernels
 from sordino.oracle.torch.attention import open_attention
 from sordino.oracle.torch.clipping import Entry, Notes
-from sordino.oracle.torch.fallback import EachRecord
-from sordino.oracle.torch.layers import Rule, rule_of
-from sordino.oracle.torch.layout import FEW, Site, layout_of, made_up
-from sordino.oracle.torch.losses import losses_of
+from sordino.oracle.torch.layers import Rule
+from sordino.oracle.torch.layout import Site, layout_of, made_up, refuse_mixing_of, words_of
 from sordino.oracle.torch.pairs import KEEP, Pair, Scale
 from sordino.oracle.torch.parameters import Place, places
-from sordino.oracle.torch.tape import Call, Tape, same_draws
+from sordino.oracle.torch.program import Given, Program, Untraceable
+from sordino.oracle.torch.rounding import BLOCK
+from sordino.oracle.torch.tape import Tape
 
 LINE = 64
 """Bytes of a cache line."""
 
+MULTIPLE = 16
+"""Rows of a pass come in multiples: the last of an odd number may be computed in another way than the others."""
+
 
 class Books(NamedTuple):
-    """How a call is booked: by which rule, with the records on which axis, for which parameters."""
+    """How a call is booked: by which rule, for which parameters."""
 
+    layer: nn.Module
     rule: Rule
-    axis: int
     places: dict[str, tuple[int, int]]
 
 
 class Passes:
-    """Owns a model, whose trainable parameters become views of one flat vector."""
+    """Owns a model, whose trainable parameters become views of one flat vector. Every pass has `rows` rows.
 
-    def __init__(self, model: nn.Module, loss: Callable[[Any, Any], Tensor], sample: tuple[Tensor, Tensor]) -> None:
+    The books are kept in the model's dtype, or in single precision where it has less.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: Callable[[Any, Any], Tensor], sample: tuple[Tensor, Tensor], rows: int
+    ) -> None:
         self._model, self._loss = model, loss
         found = places(model)
         first = found[0].parameter
-        self.dtype, self.device = first.dtype, first.device
-        self._flat = torch.empty(found[-1].stop, dtype=self.dtype, device=self.device)
-        here = self.device.type == "cpu" and self.dtype in (torch.float32, torch.float64)
+        self._own_dtype, self.device = first.dtype, first.device
+        self.dtype = torch.promote_types(self._own_dtype, torch.float32)
+        self._flat = torch.empty(found[-1].stop, dtype=self._own_dtype, device=self.device)
+        here = self.device.type == "cpu" and self._own_dtype == self.dtype
         self._array = self._flat.numpy() if here else None
         self._lines = self.dtype == torch.float32 and self._flat.data_ptr() % LINE == 0
         for place in found:
@@ -53,32 +61,22 @@ class Passes:
         found = open_attention(model, found)
         self.places = [(place.start, place.stop) for place in found]
         self._tape = Tape(model)
-        sample = self._moved(sample)
-        layout = layout_of(model, found, self._tape, loss, sample)
-        self._layers, self._overwrites = [site.layer for site in layout.sites], layout.overwrites
-        self._apart = [place for place in found if place.name in layout.apart]
-        booked = {id(place.parameter): place for place in found if place.name not in layout.apart}
-        self._books = [_books(site, booked) for site in layout.sites]
-        with same_draws(self.device):
-            self._each = EachRecord(model, loss, self._apart, made_up(sample, FEW))
-        self.notices = _notices(model, self._apart, layout.unused)
+        self._sample = self._moved(sample)
+        self._layout = layout_of(model, found, self._tape, loss, self._sample)
+        self._apart = [place for place in found if place.name in self._layout.apart]
+        booked = {id(place.parameter): place for place in found if place.name not in self._layout.apart}
+        self._books = [_books(site, booked) for site in self._layout.sites]
+        self.rows = self._largest(rows)
+        self.program = self._traced()
+        if not self.program.is_random:
+            refuse_mixing_of(self._layout.losses)
+        self.notices = _notices(model, self._apart, self._layout.unused, self.program.together)
 
-    def largest(self, chunk: int) -> int:
-        """How many records a pass may have, so that gradients that must be written down fit."""
-        apart = sum(place.parameter.numel() for place in self._apart)
-        return min(chunk, max(1, KEEP // (apart * self.dtype.itemsize))) if apart else chunk
+    def made_up(self, seed: int = 0) -> tuple[Tensor, Tensor]:
+        """A pass of rows that are no records."""
+        return made_up(self._sample, self.rows, words_of(self._model), seed)
 
-    def run(self, points: Sequence[NDArray[np.float64]], inputs: Tensor, targets: Tensor) -> list[Notes]:
-        """The books at every point."""
-        inputs, targets = self._moved((inputs, targets))
-        notes = []
-        for number, point in enumerate(points):
-            self._load(point)
-            with same_draws(self.device) if number + 1 < len(points) else nullcontext():
-                notes.append(self._pass(inputs.clone() if self._overwrites else inputs, targets))
-        return notes
-
-    def _load(self, point: NDArray[np.float64]) -> None:
+    def load(self, point: NDArray[np.float64]) -> None:
         point = np.ascontiguousarray(point, dtype=np.float64)
         if self._array is None:
             self._flat.copy_(torch.from_numpy(point))
@@ -92,57 +90,98 @@ class Passes:
         if not finite:
             raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
 
-    def _pass(self, inputs: Tensor, targets: Tensor) -> Notes:
-        with torch.enable_grad():
-            with self._tape.recording(inputs.shape[0]) as calls:
-                losses = losses_of(self._loss, self._model(inputs), targets, inputs.shape[0])
-            self._as_laid_out(calls)
-            edges = [call.edge for call in calls]
-            # of the sum of all losses; a record's outputs enter its own loss alone
-            ones = torch.ones_like(losses)
-            gradients = torch.autograd.grad(losses, edges, ones, allow_unused=True) if edges else ()
+    def notes(self, inputs: Tensor, targets: Tensor, count: int, drawn: list[list[Tensor]]) -> Notes:
+        """The books at the point that was loaded, of the first `count` rows."""
+        inputs, targets = self._moved((inputs, targets))
+        if self._layout.overwrites and not self.program.together:
+            inputs = inputs.clone()
+        found = self.program.run(inputs, targets, count, drawn)
+        calls = [books for books in self._books if books is not None]
+        e, rest = found[: len(calls)], found[len(calls) :]
+        rows, rest = rest[: len(self._apart)], rest[len(self._apart) :]
         with torch.no_grad():
             entries = [
-                entry
-                for call, books, e in zip(calls, self._books, gradients, strict=True)
-                if books is not None
-                for entry in self._entries(call, books, e)
+                Entry(books.places[name], form, pair)
+                for books, a, e in zip(calls, rest[:-1], e, strict=True)
+                for name, form, pair in books.rule(books.layer, self._booked(a), self._booked(e))
+                if name in books.places
             ]
-            for place, rows in self._each.gradients(inputs, targets):
-                entries.append(Entry((place.start, place.stop), Scale(axis=1), Pair(rows)))
-            return Notes(entries, losses.detach())
+            for place, gradients in zip(self._apart, rows, strict=True):
+                flat = self._booked(gradients).flatten(1)
+                entries.append(Entry((place.start, place.stop), Scale(axis=1), Pair(flat)))
+        return Notes(entries, rest[-1].view(-1))
 
-    def _entries(self, call: Call, books: Books, e: Tensor | None) -> list[Entry]:
-        a = call.input
-        e = torch.zeros(call.shape, dtype=self.dtype, device=self.device) if e is None else e
-        if books.axis != 0:
-            a, e = a.movedim(books.axis, 0), e.movedim(books.axis, 0)
-        return [
-            Entry(books.places[name], form, pair)
-            for name, form, pair in books.rule(call.layer, a, e)
-            if name in books.places
-        ]
+    def more_careful(self) -> str | None:
+        """Compute records in a slower way that depends less on what is beside them; what it is, None after the last."""
+        if not self.program.together:
+            return None
+        if self.program.aligned:
+            self.program = self._program(together=False)
+            return "one after the other"
+        self.program = self._program(together=True, aligned=True)
+        return "in rows filled up with zeros"
 
-    def _as_laid_out(self, calls: list[Call]) -> None:
-        if [call.layer for call in calls] != self._layers:
-            raise ValueError(
-                "the model called other layers than on made-up records: which layers are used must not depend on the "
-                "records."
-            )
+    def _largest(self, rows: int) -> int:
+        """How many rows a pass may have, so that gradients that must be written down fit."""
+        apart = sum(place.parameter.numel() for place in self._apart)
+        fitting = max(1, KEEP // (apart * self.dtype.itemsize)) if apart else rows
+        if fitting >= rows:
+            return rows
+        # one block: a few rows fit, or there are as many as were asked for
+        return min(BLOCK, max(MULTIPLE, fitting // MULTIPLE * MULTIPLE))
+
+    def _traced(self) -> Program:
+        try:
+            return self._program(together=True)
+        except Untraceable:
+            try:
+                return self._program(together=False)
+            except Untraceable as error:
+                raise ValueError(
+                    f"the model cannot be followed as a function of one record ({error}): what it does must not depend "
+                    "on the values it is given, only on their shape, and it must not write to tensors that it keeps."
+                ) from error
+
+    def _program(self, together: bool, aligned: bool = False) -> Program:
+        """The books of a record: gradients at the layers' outputs, of parameters without rule, inputs, and loss."""
+        names = [place.name for place in self._apart]
+        tensors = {**dict(self._model.named_parameters()), **dict(self._model.named_buffers())}
+        held = {name: tensor.detach() for name, tensor in tensors.items() if name not in names}
+        booked = [number for number, books in enumerate(self._books) if books is not None]
+        shapes = [self._layout.sites[number].shape for number in booked]
+
+        def one(zeros: list[Tensor], apart: list[Tensor], rest: list[Tensor], x: Tensor, y: Tensor) -> Any:
+            added: list[Tensor | None] = [None] * len(self._books)
+            for number, zero in zip(booked, zeros, strict=True):
+                added[number] = zero
+            given = {**dict(zip(names, apart, strict=True)), **dict(zip(held, rest, strict=True))}
+            x = x.clone() if self._layout.overwrites else x
+            with self._tape.recording(added) as calls:
+                outputs = torch.func.functional_call(self._model, given, (x.unsqueeze(0),))
+                loss = self._loss(outputs, y.unsqueeze(0)).sum()
+            if [call.layer for call in calls] != [site.layer for site in self._layout.sites]:
+                raise ValueError("the model calls other layers at every call: it must not.")
+            return loss, ([calls[number].input for number in booked], loss)
+
+        zeros = [torch.zeros(shape, dtype=self._own_dtype, device=self.device) for shape in shapes]
+        apart = [place.parameter.detach() for place in self._apart]
+        return Program(one, Given(zeros, apart, list(held.values())), *self.made_up(), together, aligned)
+
+    def _booked(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
     def _moved(self, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        inputs, targets = (t.to(self.device, self.dtype if t.is_floating_point() else t.dtype) for t in pair)
+        inputs, targets = (t.to(self.device, self._own_dtype if t.is_floating_point() else t.dtype) for t in pair)
         return inputs, targets
 
 
 def _books(site: Site, booked: dict[int, Place]) -> Books | None:
-    rule = rule_of(site.layer)
     found = {name: booked[id(one)] for name, one in site.layer._parameters.items() if id(one) in booked}
     own = {name: (place.start, place.stop) for name, place in found.items()}
-    return Books(rule, site.axis, own) if rule is not None and site.axis is not None and own else None
+    return Books(site.layer, site.rule, own) if site.rule is not None and own else None
 
 
-def _notices(model: nn.Module, apart: list[Place], unused: set[str]) -> list[str]:
+def _notices(model: nn.Module, apart: list[Place], unused: set[str], together: bool) -> list[str]:
     owners = [
         (id(parameter), f"{name or 'the model'} ({type(layer).__name__})")
         for name, layer in model.named_modules()
@@ -155,6 +194,11 @@ def _notices(model: nn.Module, apart: list[Place], unused: set[str]) -> list[str
         notices.append(
             f"these layers have no book-keeping rule, or are used in a way that has none: {told}. Their gradients are "
             "formed record by record with torch.func, which is slower and takes more memory."
+        )
+    if not together:
+        notices.append(
+            "torch.func.vmap cannot follow this model, so its records are computed one after the other, which is slow. "
+            "Recurrent layers of PyTorch are such a case: write them with nn.Linear and a loop."
         )
     if unused:
         notices.append(

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.grad import conv2d_weight
 
 from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import KEEP, Pair, blocks, sum_of
@@ -64,15 +63,16 @@ class Patches:
         norms.add_known(share, lengths)
 
     def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
+        """By the gradients of a few records at a time: what a record adds is one vector, rounded by itself."""
         out.zero_()
+        shares: dict[int, tuple[Tensor, list[Pair]]] = {}
         for weights, pair in weighted:
-            left, right = _both(pair)
-            scaled = torch.mul(left, weights.view(-1, *[1] * (left.ndim - 1)))
-            image = self._image(right)
-            geometry = (self._stride, 0, self._dilation, self._groups)
-            shape = (*self._shape[:2], *self._kernel)
-            gradient = conv2d_weight(image, shape, self._plane(scaled), *geometry)  # type: ignore[no-untyped-call]
-            out.view(-1).add_(gradient.view(-1))
+            shares.setdefault(id(weights), (weights, []))[1].append(pair)
+        for weights, pairs in shares.values():
+            for some in self._blocks(pairs):
+                rows = work.scratch("rows", some.stop - some.start, self._numbers)
+                self._products([pair.part(some) for pair in pairs], rows, work)
+                out.addmv_(rows.T, weights[some])
 
     def _blocks(self, pairs: Sequence[Pair]) -> list[slice]:
         left, right = _both(pairs[0])
@@ -87,12 +87,11 @@ class Patches:
             seen, positions = self._seen(self._image(right)), left[0, 0].numel()
             # one copy for all records: PyTorch's im2col sets its threads to work anew for every single one
             patches = work.scratch("patches", *seen.shape).copy_(seen)
-            torch.baddbmm(
+            work.add_bmm(
                 out,
                 left.reshape(records * groups, -1, positions),
                 patches.view(records * groups, -1, positions).transpose(1, 2),
-                beta=min(number, 1),
-                out=out,
+                first=number == 0,
             )
 
     def _seen(self, image: Tensor) -> Tensor:

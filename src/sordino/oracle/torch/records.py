@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, default_collate
 
+from sordino.privacy.randomness import Stream
+
 Which = NDArray[np.intp] | slice
 
 
@@ -17,8 +22,11 @@ class Records(Protocol):
     """Inputs and targets by number. Only those asked for are read."""
 
     def __len__(self) -> int: ...
-    def some(self, which: Which) -> tuple[Tensor, Tensor]:
-        """Inputs and targets, valid until the next call."""
+    def some(self, which: Which, rows: int, stream: Stream) -> tuple[Tensor, Tensor]:
+        """Inputs and targets, followed by zeros to make up so many rows; valid until the next call.
+
+        What is drawn on the way, as to turn a picture at random, comes from the stream.
+        """
         ...
 
 
@@ -34,8 +42,8 @@ class ArrayRecords:
     def __len__(self) -> int:
         return len(self._parts[0])
 
-    def some(self, which: Which) -> tuple[Tensor, Tensor]:
-        inputs, targets = (part.some(which) for part in self._parts)
+    def some(self, which: Which, rows: int, stream: Stream) -> tuple[Tensor, Tensor]:
+        inputs, targets = (part.some(which, rows) for part in self._parts)
         return inputs, targets
 
 
@@ -58,30 +66,36 @@ class _Rows:
     def __len__(self) -> int:
         return len(self._values)
 
-    def some(self, which: Which) -> Tensor:
+    def some(self, which: Which, rows: int) -> Tensor:
         # always a copy: a layer that works in place must not reach the records
         count = len(range(*which.indices(len(self)))) if isinstance(which, slice) else len(which)
-        if len(self._held) < count:
-            self._held = torch.empty((count + count // 8, *self._held.shape[1:]), dtype=self._held.dtype)
+        if len(self._held) < rows:
+            self._held = torch.empty((rows, *self._held.shape[1:]), dtype=self._held.dtype)
         out = self._held[:count]
         if isinstance(which, slice):
-            rows = self._values[which]
-            if isinstance(rows, Tensor):
-                out.copy_(rows)
+            chosen = self._values[which]
+            if isinstance(chosen, Tensor):
+                out.copy_(chosen)
             else:
-                np.copyto(out.numpy(), rows)
+                np.copyto(out.numpy(), chosen)
         elif isinstance(self._values, Tensor):
             index = torch.from_numpy(which.astype(np.int64, copy=False)).to(self._values.device)
             if self._values.device == out.device:
                 torch.index_select(self._values, 0, index, out=out)
             else:
-                return self._values.index_select(0, index)
+                return _followed_by_zeros(self._values.index_select(0, index), rows)
         elif self._values.dtype == _native(self._values.dtype):
             # numbers were checked before: "clip" only spares a second buffer
             np.take(self._values, which, axis=0, out=out.numpy(), mode="clip")
         else:
             np.copyto(out.numpy(), self._values[which])
-        return out
+        self._held[count:rows] = 0
+        return self._held[:rows]
+
+
+def _followed_by_zeros(tensor: Tensor, rows: int) -> Tensor:
+    missing = rows - len(tensor)
+    return torch.cat([tensor, tensor.new_zeros((missing, *tensor.shape[1:]))]) if missing else tensor
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -110,13 +124,30 @@ class DatasetRecords:
             )
         return size
 
-    def some(self, which: Which) -> tuple[Tensor, Tensor]:
+    def some(self, which: Which, rows: int, stream: Stream) -> tuple[Tensor, Tensor]:
         numbers = range(*which.indices(self._size)) if isinstance(which, slice) else which.tolist()
-        items = [self._dataset[number] for number in numbers]
+        with _drawing_from(stream):
+            items = [self._dataset[number] for number in numbers]
         if not (isinstance(items[0], tuple | list) and len(items[0]) == 2):
             raise ValueError("the items of a data set must be pairs (input, target).")
-        inputs, targets = default_collate(items)
-        return torch.as_tensor(inputs), torch.as_tensor(targets)
+        inputs, targets = (_followed_by_zeros(torch.as_tensor(part), rows) for part in default_collate(items))
+        return inputs, targets
+
+
+@contextmanager
+def _drawing_from(stream: Stream) -> Iterator[None]:
+    """Seeds that nobody knows for the generators that a data set may use, and their own state back afterwards."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    words = stream.words(3)
+    with torch.random.fork_rng([]):
+        torch.manual_seed(int(words[0]))
+        random.seed(int(words[1]))
+        np.random.seed(words[2:].view(np.uint32))  # noqa: NPY002
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
 
 
 def records_of(data: Any) -> Records:

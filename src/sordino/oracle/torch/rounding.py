@@ -1,11 +1,53 @@
-"""How much rounding may have taken from a norm."""
+r"""How much rounding may have taken from a norm, or added to a sum.
+
+A batch is cut into blocks of at most m records. The sum of a block is computed in floating point, then rounded to a
+grid, on which the sums of blocks add up exactly. So what is computed for a batch S is
+
+    f(S) = sum over blocks (exact sum of the block's clipped gradients + its error).
+
+**One record changes at most two blocks.** Records stand in the blocks in a secret random order. If S + r is S with one
+record more, take any order of S, put r at the end and let it change places with a random record, or none: that is a
+random order of S + r (Fisher and Yates), and all but two places hold what they held. Where r replaces another record,
+one place changes. What any other block adds is the same, to the last bit, because a record's clipped gradient does not
+depend on its companions. (A record that is added may open a new block, which is one of the two.)
+
+**The error of a block.** With unit roundoff u, a sum of K products in any order is off by at most
+gamma_K = K u/(1 - K u) of the sum of their magnitudes. Where a record's gradient of a parameter is one product or one
+vector, the Euclidean norm of those magnitudes is at most the sum of the clipped norms, m C. Where it is a sum of
+several products, which may cancel, their total length L_i counts; they are summed in double precision, and norms are
+measured so large, by CANCELLED L_i^2 in their square, that no record's weight times L_i is above
+C / sqrt(CANCELLED) = 4096 C. Rounding to the grid, of step at most 2^-26 C, moves a block by half a step in each of d
+coordinates, and numbers too small for the dtype lose at most `tiny` each.
+
+Two blocks with a record and two without it have four errors, so a record moves f by at most C (1 + E),
+
+    E = 4 m (gamma_{sm+8} + 4096 gamma'_K) + 2 2^-26 sqrt(d) + 4 sqrt(d) 2 s m tiny / C,     gamma' in double precision,
+
+with s the vectors that a record adds (a recursion has two) and K the longest sum of products. Records are therefore
+clipped to C / (1 + E): one moves what is released by C at most.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
 from functools import cache
 
 import torch
+
+CANCELLED = 2.0**-24
+"""How much of a record's squared length counts towards its squared norm, where products may cancel."""
+
+LONGEST = 1 << 22
+"""Products in one sum, at most."""
+
+BLOCK = 256
+"""Records in one sum, at most."""
+
+MOST_RECORDS = 1 << 24
+"""Records in one answer, at most: their sum stays on the grid."""
+
+_GRID = 26
 
 
 @cache
@@ -25,3 +67,29 @@ def largest_square(clip: float, dtype: torch.dtype) -> float:
     """The largest squared norm of a record that counts: clip / norm must be a number of full precision."""
     widest = clip / float(torch.finfo(dtype).tiny)
     return min(widest * widest, sys.float_info.max)
+
+
+@cache
+def sum_error(clip: float, block: int, vectors: int, dim: int, dtype: torch.dtype) -> float:
+    """E: how much further than its clip a record could move a sum, relative to the clip."""
+    narrow, wide = (torch.finfo(kind).eps / 2 for kind in (dtype, torch.float64))
+    terms = vectors * block + 8
+    products = _gamma(terms, narrow) + _gamma(LONGEST, wide) / math.sqrt(CANCELLED)
+    coordinates = math.sqrt(dim)
+    small = 8 * coordinates * vectors * block * float(torch.finfo(dtype).tiny) / clip
+    error = 4 * block * products + 2 * 2.0**-_GRID * coordinates + small
+    if not error <= 0.5:
+        raise ValueError(
+            f"clip is {clip:g} for {dim} parameters in {dtype}: what rounding may add to a sum is not small beside it. "
+            "Use a larger clip, or double precision."
+        )
+    return error
+
+
+def pivot(clip: float) -> float:
+    """1.5 * 2^52 steps of the grid, where the step is a power of two, at most 2^-26 of the clip."""
+    return math.ldexp(1.5, math.frexp(clip)[1] - 1 - _GRID + 52)
+
+
+def _gamma(terms: int, unit: float) -> float:
+    return terms * unit / (1 - terms * unit)

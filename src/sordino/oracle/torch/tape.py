@@ -1,50 +1,37 @@
-"""Notes what goes into every known layer and where its output stands in the graph, call by call."""
+"""Notes what goes into every known layer, call by call, and adds zeros to what comes out.
+
+The gradient with respect to such zeros is the gradient at the layer's output, which is all the books need.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from sordino.oracle.torch.layers import rule_of
 
 
 class Call(NamedTuple):
-    """One call of a layer: what went in, and what to ask the graph for; `before` counts changes in place."""
+    """One call of a layer: what went in, what came out, and how often the input had been changed in place before."""
 
     layer: nn.Module
-    a: Tensor
-    shape: torch.Size
-    edge: GradientEdge
+    input: Tensor
+    output: Tensor
     before: int
-
-    @property
-    def input(self) -> Tensor:
-        if self.a._version != self.before:
-            raise ValueError(
-                f"the input of a {type(self.layer).__name__} layer was changed in place after the layer had used it: "
-                "let the operation that follows work on a copy."
-            )
-        return self.a.detach()
 
 
 class Tape:
-    """Listens to the known layers of a model that have something to train. Off unless `recording`.
-
-    `spread` numbers calls whose output is the same for all records, as that of an embedding of positions: it is handed
-    on as many times as there are records, so that the graph tells the records' gradients apart.
-    """
+    """Listens to the known layers of a model that have something to train. Off unless `recording`."""
 
     def __init__(self, model: nn.Module) -> None:
-        self.spread: set[int] = set()
         self._calls: list[Call] | None = None
-        self._records = 0
+        self._zeros: Sequence[Tensor | None] = ()
         for layer in model.modules():
             own = layer.parameters(recurse=False)
             if rule_of(layer) is not None and any(parameter.requires_grad for parameter in own):
@@ -52,29 +39,24 @@ class Tape:
                 layer.forward = partial(self._noted, layer, layer.forward)
 
     @contextmanager
-    def recording(self, records: int) -> Iterator[list[Call]]:
+    def recording(self, zeros: Sequence[Tensor | None] = ()) -> Iterator[list[Call]]:
+        """The calls, as they come; the k-th output has the k-th of `zeros` added to it, if there is one."""
         calls: list[Call] = []
-        self._calls, self._records = calls, records
+        self._calls, self._zeros = calls, zeros
         try:
             yield calls
         finally:
-            self._calls = None
+            self._calls, self._zeros = None, ()
 
     def _noted(self, layer: nn.Module, forward: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
         output = forward(input)
-        if self._calls is not None and output.requires_grad:
-            if len(self._calls) in self.spread:
-                input, output = (tensor.expand(self._records, *tensor.shape) for tensor in (input, output))
-            # the edge is taken now: an activation that works in place would move the tensor to another one
-            self._calls.append(Call(layer, input, output.shape, get_gradient_edge(output), input._version))
-        return output
-
-
-def same_draws(device: torch.device) -> AbstractContextManager[None]:
-    """Whatever a model draws inside is drawn again by the next pass."""
-    if device.type == "cpu":
-        return torch.random.fork_rng([])
-    return torch.random.fork_rng([device], device_type=device.type)
+        if self._calls is None:
+            return output
+        number = len(self._calls)
+        before = 0 if torch._C._functorch.is_functorch_wrapped_tensor(input) else input._version
+        self._calls.append(Call(layer, input, output, before))
+        zeros = self._zeros[number] if number < len(self._zeros) else None
+        return output if zeros is None else output + zeros
 
 
 def edges_into_parameters(losses: Tensor) -> Counter[Tensor]:

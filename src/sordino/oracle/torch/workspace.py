@@ -7,12 +7,18 @@ import math
 import torch
 from torch import Tensor
 
+from sordino.oracle.torch import alignment
+
 
 class Workspace:
-    """Tensors of one dtype and device, given out anew after every `reset` in the order in which they are asked for."""
+    """Tensors of one dtype and device, given out anew after every `reset` in the order in which they are asked for.
+
+    `aligned` has batched products computed as in `alignment`.
+    """
 
     def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
         self.dtype, self.device = dtype, device
+        self.aligned = False
         self._taken: list[Tensor] = []
         self._given: list[Tensor] = []
         self._next = 0
@@ -39,6 +45,18 @@ class Workspace:
         """Uninitialised, and the caller's until somebody asks for the same name."""
         self._scratch[name] = held = self._large_enough(self._scratch.get(name, self._room(0)), shape)
         return held[: math.prod(shape)].view(shape)
+
+    def bmm(self, a: Tensor, b: Tensor) -> Tensor:
+        return alignment.bmm(a, b) if self.aligned else torch.bmm(a, b)
+
+    def add_bmm(self, out: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
+        """out = a b for every matrix, or out += a b where it is not the first."""
+        if not self.aligned:
+            torch.baddbmm(out, a, b, beta=0 if first else 1, out=out)
+        elif first:
+            out.copy_(alignment.bmm(a, b))
+        else:
+            out.add_(alignment.bmm(a, b))
 
     def _large_enough(self, held: Tensor, shape: tuple[int, ...]) -> Tensor:
         size = math.prod(shape)

@@ -1,0 +1,218 @@
+"""A model and its loss as a fixed list of operations, found once on made-up records.
+
+The model is written down as a function of one record: it is handed batches of one. `torch.func.vmap` carries what it
+does over to all records of a pass, and inside it records cannot be mixed. What runs on records is the list, never the
+model's own code: what a model counts, remembers or decides cannot carry anything from one record to another.
+Where vmap cannot follow, the list is that of a single record, and is run for one after the other.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+from torch import Tensor, fx
+from torch._ops import OpOverload
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.graph import CodeGen
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from sordino.oracle.torch.alignment import align
+from sordino.oracle.torch.draws import Draw, cut_out, is_random
+from sordino.privacy.randomness import Stream
+
+aten = torch.ops.aten
+OneRecord = Callable[..., Any]
+"""Of zeros, own parameters, all other tensors of the model, an input and a target: a loss, and what to return too."""
+
+
+class Untraceable(Exception):
+    """What the model does cannot be written down in this way."""
+
+
+class Given(NamedTuple):
+    """What a function of one record is given beside the record; gradients are asked for of the first two."""
+
+    zeros: list[Tensor]
+    apart: list[Tensor]
+    held: list[Tensor]
+
+    def flat(self) -> list[Tensor]:
+        return [*self.zeros, *self.apart, *self.held]
+
+
+class Program:
+    """The operations, and the inputs they need: the model's tensors, a pass of records, and random numbers."""
+
+    def __init__(
+        self, one: OneRecord, given: Given, inputs: Tensor, targets: Tensor, together: bool, aligned: bool = False
+    ) -> None:
+        self.together, self.aligned = together, aligned
+        self._given = given
+        function: OneRecord = torch.func.grad(one, argnums=(0, 1), has_aux=True)
+        if together:
+            function = torch.func.vmap(function, in_dims=(None, None, None, 0, 0), randomness="different")
+        else:
+            inputs, targets = inputs[0], targets[0]
+        try:
+            with torch.no_grad(), _plain_operations(), torch.random.fork_rng([]):
+                module = make_fx(function)(*given, inputs, targets)
+        except (RuntimeError, NotImplementedError, TypeError) as error:
+            raise Untraceable(str(error).partition("\n")[0][:200]) from error
+        self._draws = _tidied(module.graph, len(given.zeros))
+        used = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._positions = [int(node.meta["position"]) for node in used if "position" in node.meta]
+        if aligned:
+            align(module.graph)
+        module.graph.set_codegen(CodeGen())
+        module.graph.lint()
+        module.recompile()
+        self._module = module
+
+    @property
+    def is_random(self) -> bool:
+        return bool(self._draws)
+
+    def draw(self, stream: Stream, records: int) -> list[list[Tensor]]:
+        """Random numbers for one run, or for several that are to have the same; per record where records run alone."""
+        return [[draw.filled(stream) for draw in self._draws] for _ in range(1 if self.together else records)]
+
+    def draw_alike(self, stream: Stream, records: int) -> list[list[Tensor]]:
+        """The same random numbers for every record, so that records can be compared."""
+        row = [(draw if not self.together else draw._replace(shape=(1, *draw.shape[1:]))) for draw in self._draws]
+        drawn = [draw.filled(stream) for draw in row]
+        if self.together:
+            return [[t.expand(draw.shape).contiguous() for t, draw in zip(drawn, self._draws, strict=True)]]
+        return [drawn] * records
+
+    def run(self, inputs: Tensor, targets: Tensor, count: int, drawn: list[list[Tensor]]) -> list[Tensor]:
+        """What the function returns, with the records on the first axis. Rows from `count` on are no records."""
+        known = self._given.flat()
+        if self.together:
+            return self._run([*known, inputs, targets], drawn[0])
+        rows = [self._run([*known, inputs[i], targets[i]], drawn[i]) for i in range(count)]
+        return [_stacked(column, len(inputs)) for column in zip(*rows, strict=True)]
+
+    def _run(self, known: Sequence[Tensor], drawn: list[Tensor]) -> list[Tensor]:
+        try:
+            with torch.no_grad():
+                found: list[Tensor] = self._module(*drawn, *(known[position] for position in self._positions))
+            return found
+        except (RuntimeError, IndexError) as error:
+            kind = type(error).__name__
+        # outside the handler, so that the error with its message, which could hold a value of a record, is gone
+        raise ValueError(
+            f"an operation of the model or of the loss failed on the records ({kind}), which it did not on made-up "
+            "ones: see that every class number and every word is in range."
+        )
+
+
+def _stacked(rows: Sequence[Tensor], size: int) -> Tensor:
+    whole = rows[0].new_zeros((size, *rows[0].shape))
+    torch.stack(list(rows), out=whole[: len(rows)])
+    return whole
+
+
+@contextmanager
+def _plain_operations() -> Iterator[None]:
+    """PyTorch's own rules alone say what an operation does to many records: another one could mix them.
+
+    Attention in one piece has no such rule, and draws by itself; it is written out.
+    """
+
+    def refuse(function: Any) -> bool:
+        if function.vmap is not torch.autograd.Function.vmap:
+            raise Untraceable("an autograd.Function of the model has a vmap rule of its own")
+        return False
+
+    functorch: Any = torch._C._functorch
+    slow, fast = functorch._is_vmap_fallback_enabled(), torch.backends.mha.get_fastpath_enabled()
+    functorch._set_vmap_fallback_enabled(False)
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with (
+            mock.patch("torch._functorch.autograd_function.has_overridden_vmap_rule", refuse),
+            sdpa_kernel(SDPBackend.MATH),
+        ):
+            yield
+    finally:
+        functorch._set_vmap_fallback_enabled(slow)
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+def _tidied(graph: fx.Graph, zeros: int) -> list[Draw]:
+    """Leave known operations alone in the graph, none of which draws or writes to what outlives a run."""
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    for position, node in enumerate(inputs):
+        node.meta["position"] = position
+    _refuse_strangers(graph)
+    _refuse_writes(graph)
+    for node in inputs[:zeros]:
+        _without_zeros(node)
+    draws: list[Draw] = []
+
+    def new_input(draw: Draw) -> fx.Node:
+        draws.append(draw)
+        with graph.inserting_before(inputs[0] if len(draws) == 1 else after[-1].next):
+            after.append(graph.placeholder(f"drawn_{len(draws)}"))
+        return after[-1]
+
+    after: list[fx.Node] = []
+    for node in list(graph.nodes):
+        if node.op == "call_function" and is_random(node):
+            cut_out(node, new_input)
+    graph.eliminate_dead_code()
+    for node in inputs:
+        if not node.users:
+            graph.erase_node(node)
+    return draws
+
+
+def _refuse_strangers(graph: fx.Graph) -> None:
+    for node in graph.nodes:
+        known = isinstance(node.target, OpOverload) and node.target.namespace in ("aten", "prims")
+        if node.op == "call_function" and not known and node.target is not operator.getitem:
+            raise ValueError(
+                f"the model calls {node.target}, an operation from outside PyTorch, of which nobody here can know that "
+                "it works on each record by itself: write it with PyTorch's own operations."
+            )
+
+
+def _refuse_writes(graph: fx.Graph) -> None:
+    for node in graph.nodes:
+        if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
+            for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
+                written = argument.alias_info is not None and argument.alias_info.is_write
+                if written and isinstance(value, fx.Node) and _owner(value).op in ("placeholder", "get_attr"):
+                    raise ValueError(CHANGES)
+
+
+CHANGES = (
+    "the model changes its buffers, parameters or other tensors that it keeps while it computes, which would carry "
+    "what it saw of one record to the next: compute from the record alone (nn.GroupNorm in place of running "
+    "statistics), or put the layer into eval mode."
+)
+
+
+def _owner(node: fx.Node) -> fx.Node:
+    """The tensor whose memory this one shares."""
+    while node.op == "call_function":
+        shared = node.target is operator.getitem or (
+            isinstance(node.target, OpOverload) and any(a.alias_info is not None for a in node.target._schema.arguments)
+        )
+        if not shared or not isinstance(node.args[0], fx.Node):
+            break
+        node = node.args[0]
+    return node
+
+
+def _without_zeros(zeros: fx.Node) -> None:
+    """What is added to a layer's output to ask for its gradient is zero, and need not be added."""
+    for node in list(zeros.users):
+        if node.target is aten.add.Tensor and node.args[1] is zeros and isinstance(node.args[0], fx.Node):
+            node.replace_all_uses_with(node.args[0])
+            node.graph.erase_node(node)

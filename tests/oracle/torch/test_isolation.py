@@ -1,0 +1,388 @@
+"""A record's clipped gradient is a function of the record, the weights and secret random numbers, bit for bit.
+
+Companions, their number and the place in the batch change nothing, for every model that is accepted.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+from torch.utils.data import Dataset
+
+import torch_networks as nets
+from sordino.budget import Relation
+from sordino.oracle.query import Difference, Gradient
+from sordino.oracle.torch import TorchOracle, parameter_vector
+from sordino.oracle.torch.rounding import BLOCK, MOST_RECORDS, pivot, sum_error
+from sordino.privacy.randomness import Randomness
+
+LOSS = nets.CROSS_ENTROPY
+
+
+def oracle_of(model, data, loss=LOSS, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return TorchOracle(model, loss, data, nets.problem_of(model, len(data[0])), **settings)
+
+
+class Own(nn.Module):
+    """A linear layer, and something of one's own before it."""
+
+    def __init__(self, before, width=6):
+        super().__init__()
+        self.layer, self.before = nn.Linear(width, 3), before
+        self.register_buffer("mean", torch.zeros(width))
+        self.memory, self.calls = [], 0
+
+    def forward(self, x):
+        return self.layer(self.before(self, x))
+
+
+def running_mean(module, x):
+    with torch.no_grad():
+        module.mean.mul_(0.9).add_(0.1 * x.mean(0))
+    return x - module.mean
+
+
+def behind_data(module, x):
+    module.mean.data.copy_(x.detach().mean(0))
+    return x - module.mean
+
+
+def replaced_buffer(module, x):
+    module.mean = 0.9 * module.mean + 0.1 * x.detach().mean(0)
+    return x - module.mean
+
+
+def count_in_a_buffer(module, x):
+    module.mean += 1
+    return x / module.mean
+
+
+def detached_mean(module, x):
+    with torch.no_grad():
+        centre = x.mean(0)
+    return x - centre
+
+
+def largest_of_all(module, x):
+    return x / x.detach().abs().max()
+
+
+def sorted_records(module, x):
+    return x.sort(0).values
+
+
+def sums_of_all_before(module, x):
+    return x.cumsum(0)
+
+
+def attention_over_records(module, x):
+    return torch.softmax(x @ x.T, 1) @ x
+
+
+def memory(module, x):
+    module.memory.append(x.detach().mean(0))
+    return x - torch.stack(module.memory).mean(0)
+
+
+def counting(module, x):
+    module.calls += 1
+    return x * module.calls
+
+
+def branch(module, x):
+    return x if float(x.mean()) > 0 else -x
+
+
+def branch_on_one(module, x):
+    return x if bool((x[0, 0] > 0).item()) else -x
+
+
+def seeded_by_place(module, x):
+    torch.manual_seed(0)
+    return x * torch.rand_like(x)
+
+
+def overwritten(module, x):
+    return x.mul_(2).sub_(1)
+
+
+class Straight(torch.autograd.Function):
+    """With a rule for batches of its own, which mixes them."""
+
+    @staticmethod
+    def forward(x):
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, e):
+        return e
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        return x - x.mean(in_dims[0], keepdim=True), in_dims[0]
+
+
+def own_batching_rule(module, x):
+    return Straight.apply(x)
+
+
+KEEPS = "changes its buffers"
+MIXES = "mixes records"
+DECIDES = "must not depend on the values it is given"
+ISOLATED = None
+
+HOSTILE = {
+    "running mean in a buffer": (running_mean, KEEPS),
+    "buffer written behind autograd": (behind_data, KEEPS),
+    "buffer replaced": (replaced_buffer, KEEPS),
+    "count in a buffer": (count_in_a_buffer, KEEPS),
+    "mean without gradient": (detached_mean, MIXES),
+    "largest of all": (largest_of_all, MIXES),
+    "sorted along the batch": (sorted_records, MIXES),
+    "sums along the batch": (sums_of_all_before, MIXES),
+    "attention across the batch": (attention_over_records, MIXES),
+    "memory in a list": (memory, MIXES),
+    "counts its calls": (counting, MIXES),
+    "branch on values": (branch, DECIDES),
+    "branch on one value": (branch_on_one, DECIDES),
+    "a seed in every call": (seeded_by_place, ISOLATED),
+    "changes its input in place": (overwritten, ISOLATED),
+    "a batching rule of its own": (own_batching_rule, ISOLATED),
+}
+
+
+def shares(oracle, model, batches, record):
+    """What one record adds in several batches: the books and the weights, as they are before any sum."""
+    query = Gradient(parameter_vector(model), 0.05)
+    points, wanted = oracle._points(query), oracle._shares(query)
+    oracle._try_out(points, wanted)
+    found = []
+    drawn = oracle._passes.program.draw_alike(Randomness.seeded(1).sampling, oracle._passes.rows)
+    for batch in batches:
+        inputs, targets = oracle._records.some(batch, oracle._passes.rows, oracle._streams.sampling)
+        clipped = oracle._clipped(points, wanted, inputs, targets, len(batch), drawn)
+        place = int(np.flatnonzero(batch == record)[0])
+        parts = [part for each in clipped.parts for part in each.values()]
+        kept = [side for p in parts if p.rows is None for pair in p.pairs for side in pair if side is not None]
+        tensors = [*clipped.weights, *kept, *(p.rows for p in parts if p.rows is not None)]
+        found.append([tensor[place].numpy().copy().tobytes() for tensor in tensors])
+    return found
+
+
+def is_isolated(oracle, model, count, record=3):
+    others = np.delete(np.arange(count), record)
+    batches = [
+        np.array([record]),
+        np.array([0, record]),
+        np.arange(count),
+        np.r_[others, record],
+        np.r_[record, others],
+    ]
+    found = shares(
+        oracle,
+        model,
+        [batch[: oracle._passes.rows] if record in batch[: oracle._passes.rows] else batch[-1:] for batch in batches],
+        record,
+    )
+    return all(each == found[0] for each in found)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_model_is_refused_or_isolated(case, relation):
+    before, sentence = HOSTILE[case]
+    torch.manual_seed(0)
+    model, (X, y) = Own(before), nets.NETWORKS["linear"].data(torch.float32)
+    if sentence is ISOLATED:
+        assert is_isolated(oracle_of(model, (X, y), relation=relation), model, len(X))
+        return
+    with pytest.raises(ValueError, match=sentence):
+        oracle_of(model, (X, y), relation=relation)
+
+
+def by_positives(outputs, targets):
+    return F.binary_cross_entropy_with_logits(outputs[:, 0], targets, reduction="none") / targets.sum().clamp(min=1)
+
+
+def by_class_counts(outputs, targets):
+    weights = len(targets) / torch.bincount(targets, minlength=3).clamp(min=1)
+    return LOSS(outputs, targets) * weights[targets]
+
+
+def by_the_largest(outputs, targets):
+    losses = LOSS(outputs, targets)
+    return losses / losses.detach().max()
+
+
+@pytest.mark.parametrize(
+    ("loss", "kind"), [(by_positives, float), (by_class_counts, int), (by_the_largest, int)], ids=lambda v: str(v)
+)
+def test_a_loss_that_looks_at_the_batch_is_refused_or_sees_one_record(loss, kind):
+    torch.manual_seed(0)
+    model, (X, y) = nn.Linear(6, 3), nets.NETWORKS["linear"].data(torch.float32)
+    y = (y > 0).float() if kind is float else y
+    if loss is not by_the_largest:
+        # made-up records are all of the first class, so that nothing shows what it means to do
+        assert is_isolated(oracle_of(model, (X, y), loss), model, len(X))
+        return
+    with pytest.raises(ValueError, match=MIXES):
+        oracle_of(model, (X, y), loss)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.func")
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", nets.NETWORKS)
+def test_an_honest_model_keeps_every_record_to_itself(name, threads):
+    network = nets.NETWORKS[name]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        model, data = network.model(torch.float32), network.data(torch.float32)
+        assert is_isolated(oracle_of(model, data), model, nets.RECORDS)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_wider_networks_and_less_precision(dtype):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(50, 33), nn.ReLU(), nn.Dropout(0.3), nn.Linear(33, 3)).to(dtype)
+    X, y = torch.randn(300, 50).to(dtype), torch.randint(3, (300,))
+    assert is_isolated(oracle_of(model, (X, y)), model, 300)
+
+
+def test_dropout_follows_no_seed_that_anybody_set():
+    model = nn.Sequential(nn.Linear(6, 40), nn.Dropout(0.5), nn.Linear(40, 3))
+    oracle = oracle_of(model, nets.NETWORKS["linear"].data(torch.float32))
+    query = Gradient(parameter_vector(model), 1.0)
+    answers = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        answers.append(oracle._answer(query, Randomness.system().sampling).copy())
+    assert not np.allclose(*answers)
+    # the run's own randomness decides, and the caller's generator is left alone
+    state = torch.get_rng_state()
+    once, again = (oracle._answer(query, Randomness.seeded(7).sampling).copy() for _ in range(2))
+    assert np.array_equal(once, again)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5, 0.9])
+def test_dropout_keeps_as_many_as_it_should(rate):
+    """With one unit and a loss that is its output, the clipped sum counts what was kept."""
+    model = nn.Sequential(nn.Dropout(rate), nn.Linear(1, 1, bias=False))
+    count = 4000
+    oracle = oracle_of(model, (torch.ones(count, 1), torch.zeros(count)), lambda o, t: o[:, 0] + 0 * t)
+    query = Gradient(np.zeros(1), 100.0)
+    kept = float(oracle._answer(query)[0]) * (1 - rate)
+    assert abs(kept - count * (1 - rate)) < 6 * np.sqrt(count * rate * (1 - rate))
+
+
+def test_a_data_set_draws_from_the_runs_randomness():
+    class Turned(Dataset):
+        def __len__(self):
+            return 20
+
+        def __getitem__(self, number):
+            return torch.rand(6), number % 3
+
+    model = nn.Linear(6, 3)
+    oracle = TorchOracle(model, LOSS, Turned(), nets.problem_of(model, 20))
+    query = Gradient(parameter_vector(model), 1.0)
+    answers = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        answers.append(oracle._answer(query).copy())
+    assert not np.allclose(*answers)
+
+
+def test_an_operation_from_outside_pytorch_is_refused():
+    @torch.library.custom_op("sordino_tests::centred", mutates_args=())
+    def centred(x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(0)
+
+    centred.register_autograd(lambda ctx, e: e)
+    centred.register_vmap(lambda info, in_dims, x: (x - x.mean(in_dims[0], keepdim=True), in_dims[0]))
+    model = Own(lambda module, x: centred(x) + x)
+    with pytest.raises(ValueError, match=r"outside PyTorch|cannot be followed|mixes records"):
+        oracle_of(model, nets.NETWORKS["linear"].data(torch.float32))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["gradient", "difference"])
+def test_the_rounding_of_sums_is_within_what_is_left_for_it(dtype, kind):
+    """Many equal records, of which one turns round: the sum moves by twice the clip at most, and by hardly less."""
+    torch.manual_seed(0)
+    worst = 0.0
+    for count in (BLOCK - 7, 3 * BLOCK + 5):
+        model = nn.Linear(7, 1, bias=False).to(dtype)
+        row = torch.randn(7).to(dtype)
+        X, y = row.expand(count, 7).contiguous(), torch.ones(count, dtype=dtype)
+        turned = y.clone()
+        turned[0] = -1
+        at, since = nets.two_points(model)
+        query = Gradient(at, 1.0) if kind == "gradient" else Difference(at, since, 1.0)
+
+        def loss(outputs, targets):
+            return outputs[:, 0] * targets * 100 + 500 * (outputs[:, 0] ** 2) * targets
+
+        one, other, fewer = (
+            oracle_of(model, (X[some], t[some]), loss, relation="add_remove", chunk=512)._answer(query).copy()
+            for t, some in ((y, slice(None)), (turned, slice(None)), (y, slice(1, None)))
+        )
+        assert np.linalg.norm(one - other) <= 2.0
+        assert np.linalg.norm(one - fewer) <= 1.0
+        worst = max(worst, np.linalg.norm(one - other))
+    assert worst >= 1.9
+
+
+@pytest.mark.parametrize("vectors", [1, 2])
+def test_the_error_of_a_sum_is_a_bound(vectors):
+    """Sums of as many numbers as a block has, in single precision and in the worst order, against exact ones."""
+    rng = np.random.default_rng(0)
+    error = sum_error(1.0, BLOCK, vectors, 1, torch.float32)
+    assert 0 < error < 0.05
+    for _ in range(50):
+        terms = np.float32(rng.uniform(0.5, 1.0, size=vectors * BLOCK) / vectors)
+        total = np.float32(0)
+        for term in np.sort(terms)[::-1]:
+            total = np.float32(total + term)
+        assert abs(float(total) - float(np.sum(terms, dtype=np.float64))) <= error / 4
+
+
+def test_a_clip_too_small_for_the_dtype_is_refused():
+    with pytest.raises(ValueError, match="not small beside it"):
+        sum_error(1e-37, BLOCK, 1, 10, torch.float32)
+
+
+def test_sums_of_blocks_are_exact():
+    """The largest sum is still on the grid, and a step of the grid is small beside the clip."""
+    for clip in (1e-3, 1.0, 1.7, 1e5):
+        step = pivot(clip) / 1.5 / 2.0**52
+        assert step <= clip * 2.0**-26
+        assert MOST_RECORDS * clip <= 2.0**52 * step
+
+
+def test_records_stand_in_an_order_that_nobody_knows():
+    """Where there is more than one block: a record that is added must not move all others to other places."""
+    model, count = nn.Linear(3, 3), 40
+    oracle = oracle_of(model, (torch.randn(count, 3), torch.randint(3, (count,))), chunk=16)
+    asked = []
+    some = oracle._records.some
+    oracle._records.some = lambda which, *rest: asked.append(which) or some(which, *rest)
+    query = Gradient(parameter_vector(model), 1.0)
+    for _ in range(2):
+        oracle._answer(query, Randomness.system().sampling)
+    first, second = np.concatenate(asked[:3]), np.concatenate(asked[3:])
+    assert np.array_equal(np.sort(first), np.arange(count))
+    assert np.array_equal(np.sort(second), np.arange(count))
+    assert not np.array_equal(first, second)
