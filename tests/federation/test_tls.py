@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -255,17 +256,14 @@ def test_what_nobody_asked_for_stays_with_the_sender(authority):
     def task(mesh):
         if mesh.me == 0:
             for number in range(8):
-                mesh._run(later(mesh, number, bytes(flood // 8)))
-            time.sleep(1.5)
+                mesh._links[1].send(number, bytes(flood // 8))
+            mesh._run(asyncio.sleep(1.5))
             return None
-        time.sleep(1.0)
+        mesh._run(asyncio.sleep(1.0))
         held = len(mesh._links[0]._reader._buffer)
         with pytest.raises(Refused, match=r"member 0 sent 8388608 bytes in round 0, and at most 100 in round 0"):
             mesh.exchange({}, [0], 100)
         return held
-
-    async def later(mesh, number, content):
-        mesh._links[1].send(number, content)
 
     held = attempt([authority.credentials(i) for i in range(2)], patience=20, task=task)[1]
     assert 0 < held < 2 << 20
@@ -319,11 +317,14 @@ def test_what_trickles_in_does_not_prolong_the_patience(authority):
                 mesh.exchange(dict.fromkeys(others, b"here"), others, 1 << 20)
             waiting.release()
             return "given up"
-        mesh._loop.call_soon_threadsafe(lambda: [mesh._links[i]._writer.write(_FRAME.pack(1, 1 << 20)) for i in others])
+        for i in others:
+            mesh._links[i]._writer.write(_FRAME.pack(1, 1 << 20))
         given_up = 0
         for _ in range(600):
-            mesh._loop.call_soon_threadsafe(lambda: [mesh._links[i]._writer.write(b"1") for i in others])
-            given_up += waiting.acquire(timeout=0.1)
+            for i in others:
+                mesh._links[i]._writer.write(b"1")
+            mesh._run(asyncio.sleep(0.1))
+            given_up += waiting.acquire(blocking=False)
             if given_up == 2:
                 return "still sending"
         return "at the end"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,14 @@ class Field:
 
     prime: int
     width: int
+
+    @cached_property
+    def elements(self) -> Any:
+        """As MPyC knows it, which takes some time to make sure that the prime is one."""
+        _mpyc()
+        from mpyc import finfields
+
+        return finfields.GF(self.prime)
 
     def to_bytes(self, elements: Elements) -> bytes:
         if self.width == 8:
@@ -65,8 +73,7 @@ class Sharing:
         outgoing, mine = {}, {}
         if me in dealers:
             # one row for every member
-            thresha, finfields = _imported()
-            rows = thresha.np_random_split(finfields.GF(self.field.prime), values.reshape(-1), self.degree, members)
+            rows = _mpyc().np_random_split(self.field.elements, values.reshape(-1), self.degree, members)
             outgoing = {i: self.field.to_bytes(rows[i]) for i in range(members) if i != me}
             mine = {me: rows[me]}
         heard = self.mesh.exchange(outgoing, [dealer for dealer in dealers if dealer != me], size)
@@ -94,20 +101,20 @@ class Sharing:
         return self.field.from_bytes(content)
 
     def _recombined(self, members: Sequence[int], rows: Sequence[Elements]) -> Elements:
-        thresha, finfields = _imported()
         points = [(member + 1, row.reshape(-1)) for member, row in zip(members, rows, strict=True)]
-        value: Elements = thresha.np_recombine(finfields.GF(self.field.prime), points).value
+        value: Elements = _mpyc().np_recombine(self.field.elements, points).value
         return value.reshape(rows[0].shape)
 
 
 @cache
-def _imported() -> tuple[Any, Any]:
+def _mpyc() -> Any:
+    """Its functions for shares."""
     # importing MPyC reads the command line, which is not MPyC's here, and would log to the standard output
     arguments, sys.argv = sys.argv, [sys.argv[0], "--no-log"]
     try:
-        from mpyc import finfields, thresha
+        from mpyc import thresha
     except ImportError:
         raise ImportError("MPyC is not installed: pip install 'sordino[federation]'.") from None
     finally:
         sys.argv = arguments
-    return thresha, finfields
+    return thresha

@@ -15,7 +15,6 @@ import asyncio
 import socket
 import ssl
 import struct
-import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
@@ -90,7 +89,10 @@ class Link:
 
 
 class TlsMesh:
-    """Links to all members, served by a thread of their own so that messages leave and arrive while a method works."""
+    """Links to all members, served while a round lasts.
+
+    Nobody finishes a step before everybody has all messages of it, so nothing needs to leave or arrive in between.
+    """
 
     def __init__(
         self,
@@ -117,8 +119,6 @@ class TlsMesh:
         self._links: dict[int, Link] = {}
         self._callers: dict[asyncio.Task[None], None] = {}
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
         try:
             self._run(self._connect())
         except BaseException:
@@ -126,8 +126,7 @@ class TlsMesh:
             raise
 
     def _run(self, task: Coroutine[Any, Any, T]) -> T:
-        """Wait for a coroutine of the links' thread."""
-        return asyncio.run_coroutine_threadsafe(task, self._loop).result()
+        return self._loop.run_until_complete(task)
 
     def sign(self, purpose: str, content: bytes) -> bytes:
         return bytes.fromhex(self._identity.sign(purpose, content))
@@ -177,8 +176,6 @@ class TlsMesh:
         if self._loop.is_closed():
             return
         self._run(self._part())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
         self._loop.close()
 
     async def _part(self) -> None:
