@@ -46,7 +46,7 @@ FLOWER_ENV := .venv-flower
 $(FLOWER_ENV)/.ready: pyproject.toml constraints-flower.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }
 	@test -x $(FLOWER_ENV)/bin/python || $(PYTHON) -m venv $(FLOWER_ENV)
-	@$(FLOWER_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-flower.txt -e ".[cli,federation]" flwr
+	@$(FLOWER_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-flower.txt -e ".[flower]"
 	@touch $@
 
 flower: $(READY) $(FLOWER_ENV)/.ready

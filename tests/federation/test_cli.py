@@ -121,7 +121,6 @@ def edit(folder, old, new):
         (("--noise", "joint", "--colluders", 2), "at most 1"),
         (("--noise", "nobody"), "mode is 'nobody'"),
         (("--noise", "committee"), "3 members are listed, and committee noise of 3 owners needs 6"),
-        (("--engine", "abacus"), "engine is 'abacus'"),
         (("--method", "output-perturbation"), "OutputPerturbation asks the records for more"),
         (("--delta", 0), "needs delta > 0"),
         (("--identifiers", "age"), "'age' identifies records and is used by the model at once"),

@@ -43,14 +43,13 @@ def init(
     ] = None,
     noise: Annotated[str, typer.Option(help="Who adds it: distributed, committee or joint.")] = "distributed",
     colluders: Annotated[int, typer.Option(help="How many owners may pool all they know.")] = 1,
-    engine: Annotated[str, typer.Option(help="Who computes the secure sum: mpyc.")] = "mpyc",
     identifiers: Annotated[
         str, typer.Option(help="A column that tells records apart: the owners count common ones, and show none.")
     ] = "",
 ) -> None:
     """Write the plan that all members accept, signed by this one. No record is needed, and none is read."""
     from sordino import outputs
-    from sordino.federation.charter import PLAN, Engine
+    from sordino.federation.charter import PLAN
     from sordino.federation.proposal import method_with, propose, read_members
     from sordino.federation.trust import Mode
     from sordino.identity import CERTIFICATE, KEY, Identity
@@ -67,7 +66,6 @@ def init(
         l2,
         cast(Mode, noise),
         colluders,
-        cast(Engine, engine),
         identifiers,
     ).signed_by(author)
     charter.save(out)
@@ -187,7 +185,6 @@ def _show(charter: Charter) -> None:
         "bound on a row's norm": "" if plan.rows is None else plan.rows.bound,
         "noise": plan.mode,
         "owners who may pool what they know": plan.colluders,
-        "secure sum": charter.engine,
         "records told apart by": charter.identifiers or "nothing: common records are not looked for",
         "schema (SHA-256)": plan.schema[:16],
         "proposed by": charter.members[charter.by].name,

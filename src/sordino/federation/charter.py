@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from sordino import outputs, wire
 from sordino.federation.credentials import common_name
@@ -23,11 +23,8 @@ from sordino.identity import Face, Identity
 from sordino.tabular.schema import Schema
 
 FORMAT = "sordino federation charter"
-VERSION = 1
+VERSION = 2
 PLAN = outputs.Kind("a federation's plan", rb'\{\s*"format": "sordino federation charter"')
-
-Engine = Literal["mpyc"]
-"""Who computes the secure sum."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +46,11 @@ class Charter:
     plan: FederationPlan
     schema: Schema
     members: tuple[Member, ...]
-    engine: Engine = "mpyc"
     identifiers: str = ""
     by: int = 0
     signature: str = ""
 
     def __post_init__(self) -> None:
-        if self.engine not in get_args(Engine):
-            raise ValueError(f"engine is {self.engine!r}: it must be one of {', '.join(get_args(Engine))}.")
         if self.plan.schema != schema_digest(self.schema):
             raise ValueError("the plan was made for another schema than the one beside it.")
         trust = self.plan.trust
@@ -106,7 +100,6 @@ class Charter:
             "planned": self.plan.digest,
             "schema": self.schema.to_toml(),
             "members": members,
-            "engine": self.engine,
             "identifiers": self.identifiers,
             "by": self.by,
         }
@@ -151,7 +144,6 @@ class Charter:
                 plan=FederationPlan.from_json(json.dumps(body["plan"], allow_nan=False)),
                 schema=Schema.from_toml(body["schema"]),
                 members=tuple(Member(m["name"], m["address"], Face(m["certificate"])) for m in body["members"]),
-                engine=body["engine"],
                 identifiers=body["identifiers"],
                 by=body["by"],
                 signature=content["signature"],

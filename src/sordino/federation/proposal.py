@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sordino.budget import Budget, Relation
-from sordino.federation.charter import Charter, Engine, Member, schema_digest
+from sordino.federation.charter import Charter, Member, schema_digest
 from sordino.federation.plan import FederationPlan, Owner, require_releases
 from sordino.federation.trust import Mode
 from sordino.identity import Face
@@ -54,7 +54,6 @@ def propose(
     l2: float = 0.0,
     mode: Mode = "distributed",
     colluders: int = 1,
-    engine: Engine = "mpyc",
     identifiers: str = "",
 ) -> Charter:
     """The charter, not yet signed. `budget` is epsilon, delta (1/n^2 if None) and the relation."""
@@ -80,7 +79,7 @@ def propose(
         rows=Rows(schema.row_norm if row_norm is None else row_norm, INTERCEPT),
         schema=schema_digest(schema),
     )
-    charter = Charter(plan, schema, tuple(one.member for one in listed), engine, identifiers)
+    charter = Charter(plan, schema, tuple(one.member for one in listed), identifiers)
     charter.require_valid_certificates()
     return charter
 
