@@ -143,8 +143,8 @@ def test_a_release_is_the_sum_on_the_grid_plus_the_makers_noise_exactly(count, m
     shared = plan.trust.realise(noise)
     opened = released / shared.step
     parts = [owners.party(plan, member, X, Y).oracle for member in range(count)]
-    exact = sum(np.rint(exact(part, Gradient(w, plan.planned.clip)) / shared.step) for part in parts)
-    assert np.array_equal(opened - redrawn(plan, shared, 5, (4,)), exact)
+    total = sum(np.rint(exact(part, Gradient(w, plan.planned.clip)) / shared.step) for part in parts)
+    assert np.array_equal(opened - redrawn(plan, shared, 5, (4,)), total)
 
 
 @pytest.mark.parametrize(("count", "mode", "colluders"), SETTINGS)
