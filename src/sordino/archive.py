@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import math
+import re
+import struct
 import zipfile
 from collections.abc import Callable, Mapping
 
@@ -11,6 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '<f8', 'fortran_order': False, 'shape': \(([\d, ]{0,60})\), \} *\n", re.DOTALL
+)
+"""As `from_array` writes it."""
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
@@ -30,14 +37,18 @@ def unpack(content: bytes, fits: Callable[[set[str]], bool]) -> dict[str, bytes]
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = archive.infolist()
             names = {entry.filename for entry in entries}
-            if len(names) < len(entries) or not fits(names):
-                raise ValueError("this is not a Sordino model file: it is an archive of something else.")
-            # nothing compressed, so that a small file cannot unfold into a large one
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-                raise ValueError("this is not a Sordino model file: its members are compressed.")
-            return {entry.filename: archive.read(entry) for entry in entries}
-    except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError):
+            ours = len(names) == len(entries) and fits(names)
+            # nothing compressed and nothing twice, so that a small file cannot unfold into a large one
+            plain = all(entry.compress_type == zipfile.ZIP_STORED for entry in entries)
+            plain = plain and sum(entry.file_size for entry in entries) <= len(content)
+            members = {entry.filename: archive.read(entry) for entry in entries} if ours and plain else {}
+    except (zipfile.BadZipFile, struct.error, EOFError, OSError, NotImplementedError, RuntimeError, ValueError):
         raise ValueError("this model file is damaged or cut short: copy it again from where it came.") from None
+    if not ours:
+        raise ValueError("this is not a Sordino model file: it is an archive of something else.")
+    if not plain:
+        raise ValueError("this is not a Sordino model file: its members are compressed, or lie on top of each other.")
+    return members
 
 
 def from_array(array: Array) -> bytes:
@@ -47,14 +58,9 @@ def from_array(array: Array) -> bytes:
 
 
 def to_array(content: bytes) -> Array:
-    file = io.BytesIO(content)
-    try:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        # the size first: a header may promise more than there is
-        if dtype != np.dtype("<f8") or fortran or 8 * math.prod(shape) != len(content) - file.tell():
-            raise ValueError
-        return np.frombuffer(content, dtype, offset=file.tell()).reshape(shape)
-    except ValueError:
-        raise ValueError("the weights of this model file are not plain arrays of double precision.") from None
+    # NumPy would evaluate the header as an expression of Python
+    header = _HEADER.match(content)
+    shape = tuple(map(int, re.findall(rb"\d+", header[1]))) if header else ()
+    if header is None or len(shape) > 2 or 8 * math.prod(shape) != len(content) - header.end():
+        raise ValueError("the weights of this model file are not plain arrays of double precision.")
+    return np.frombuffer(content, "<f8", offset=header.end()).reshape(shape)

@@ -188,8 +188,8 @@ class Certificate:
         version = body.get("version")
         if type(version) is not int or version != VERSION:
             raise ValueError(
-                f"this certificate has version {version!r}, and version {VERSION} is known here: use the Sordino "
-                "release that wrote it, or a newer one."
+                f"this certificate has version {wire.shown(version)}, and version {VERSION} is known here: use the "
+                "Sordino release that wrote it, or a newer one."
             )
         if body.pop("digest", None) != wire.digest(body):
             raise ValueError("this certificate was altered or damaged: its digest does not match its content.")
@@ -219,7 +219,7 @@ class Certificate:
             certificate._require_kinds()
             again = {**certificate._body(), "signature": wire.to_plain(certificate.signature)}
         except (KeyError, TypeError, AttributeError, ArithmeticError) as error:
-            raise ValueError(f"this certificate is incomplete: {error!r} is missing or malformed.") from None
+            raise ValueError(f"this certificate is incomplete: {wire.shown(error)} is missing or malformed.") from None
         if body["statement"] != again["statement"]:
             raise ValueError("this certificate contradicts itself: its text does not say what its numbers say.")
         # nothing besides, and every value in the one spelling that it has
@@ -260,7 +260,7 @@ class Certificate:
 def _is_instant(text: str) -> bool:
     try:
         return datetime.fromisoformat(text).astimezone(UTC).isoformat(timespec="seconds") == text
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
 
 

@@ -77,7 +77,9 @@ class Story:
                     story["lost"] += ((step, seen),) if seen > step else ()
                     story |= {"resumes": story["resumes"] + 1, "seen": step, "seeded": story["seeded"] or seeded}
                 case _:
-                    raise ValueError(f"the checkpoint's journal has a line that this version does not know: {line}.")
+                    raise ValueError(
+                        f"the checkpoint's journal has a line that this version does not know: {wire.shown(line)}."
+                    )
         return Story(**story)
 
 
@@ -114,7 +116,10 @@ class Held:
                 f"{file} is missing or damaged, so the run cannot go on from step {kept.step}: restore the folder from "
                 "a copy. A run begun anew in another folder has a certificate of its own, and what both show adds up."
             )
-        for name, value in {**_arrays(content), **kept.numbers}.items():
+        found = {**_arrays(content, file), **kept.numbers}
+        if found.keys() != {place.name for place in fields(state)}:
+            raise ValueError(f"{file} holds the state of another method: go on with what the run was begun with.")
+        for name, value in found.items():
             setattr(state, name, value)
 
 
@@ -171,9 +176,15 @@ def _pack(state: Any) -> tuple[bytes, dict[str, Number]]:
     return _safetensors().save(arrays), numbers
 
 
-def _arrays(content: bytes) -> dict[str, NDArray[Any]]:
-    # copies, because a step overwrites them
-    return {name: np.array(value) for name, value in _safetensors().load(content).items()}
+def _arrays(content: bytes, file: Path) -> dict[str, NDArray[Any]]:
+    numpy = _safetensors()
+    from safetensors import SafetensorError
+
+    try:
+        # copies, because a step overwrites them
+        return {name: np.array(value) for name, value in numpy.load(content).items()}
+    except (SafetensorError, KeyError, TypeError, ValueError):
+        raise ValueError(f"{file} is not a state as a checkpoint keeps it: restore the folder from a copy.") from None
 
 
 def _safetensors() -> Any:

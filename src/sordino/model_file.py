@@ -40,6 +40,8 @@ Array = NDArray[np.float64]
 
 _REQUIRED = ("model.json", "coef.npy", "intercept.npy", "certificate.json")
 _OPTIONAL = "schema.toml"
+_LONGEST = 1 << 26
+"""Characters of a model.json: the names of very many features."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,15 +288,15 @@ def _pack(model: LoadedModel) -> bytes:
 def _unpack(content: bytes) -> LoadedModel:
     members = archive.unpack(content, _is_model)
     try:
-        body = json.loads(members["model.json"])
+        body = wire.parse(members["model.json"].decode(), _LONGEST)
         if body["format"] != FORMAT:
             raise KeyError("format")
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise ValueError(f"this is not a Sordino model file: its model.json is not that of a {FORMAT}.") from None
     if body.get("version") not in (VERSION, NETWORK_VERSION):
         raise ValueError(
-            f"this model file has version {body.get('version')!r}, and versions {VERSION} and {NETWORK_VERSION} are "
-            "known here: use the Sordino release that wrote it, or a newer one."
+            f"this model file has version {wire.shown(body.get('version'))}, and versions {VERSION} and "
+            f"{NETWORK_VERSION} are known here: use the Sordino release that wrote it, or a newer one."
         )
     stated = {name: _sha256(member) for name, member in members.items() if name != "model.json"}
     if body.pop("digest", None) != wire.digest(body) or body.get("members") != stated:
@@ -312,7 +314,7 @@ def _unpack(content: bytes) -> LoadedModel:
             hidden=_hidden(body["network"], members) if body["version"] == NETWORK_VERSION else None,
         )
     except (KeyError, TypeError, UnicodeDecodeError) as error:
-        raise ValueError(f"this model file is incomplete: {error!r} is missing or malformed.") from None
+        raise ValueError(f"this model file is incomplete: {wire.shown(error)} is missing or malformed.") from None
 
 
 def _hidden(stated: Any, members: dict[str, bytes]) -> HiddenLayers:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import Field, fields, is_dataclass
 from enum import Enum
@@ -21,12 +22,14 @@ import numpy as np
 
 LONGEST, DEEPEST, LARGEST = 1 << 20, 50, 1 << 53
 """Of a text in characters, of its nesting, and of a whole number in it: what is beyond was not written here."""
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
 
 
-def parse(text: str) -> Any:
+def parse(text: str, longest: int = LONGEST) -> Any:
     """Strict JSON of bounded size and depth: no name twice, no NaN, nothing infinite. A sentence for anything else."""
-    if len(text) > LONGEST:
-        raise ValueError(f"it has {len(text)} characters, and at most {LONGEST} are read.")
+    if len(text) > longest:
+        raise ValueError(f"it has {len(text)} characters, and at most {longest} are read.")
     depth = 0
     for bracket in re.findall(r"[\[\]{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text)):
         depth += 1 if bracket in "[{" else -1
@@ -59,6 +62,15 @@ def _countable(text: str) -> int:
     return value
 
 
+def shown(value: Any) -> str:
+    """A value from a file for an error, which must not repeat the file."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:
+        # Python does not write out whole numbers of thousands of digits
+        return "a number beyond reach"
+
+
 def to_plain(value: Any) -> Any:
     """Dictionaries with a 'kind', lists, numbers and strings; infinities become the strings JSON can carry."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -87,7 +99,7 @@ def from_plain(data: Any, kinds: Mapping[str, type]) -> Any:
     match data:
         case {"kind": str(kind), **named}:
             if kind not in kinds:
-                raise ValueError(f"unknown kind {kind!r}: one of {', '.join(kinds)} is needed.")
+                raise ValueError(f"unknown kind {shown(kind)}: one of {', '.join(kinds)} is needed.")
             try:
                 built = {str(name): from_plain(item, kinds) for name, item in named.items()}
                 return kinds[kind](**{name: _typed(kinds[kind], name, item) for name, item in built.items()})
@@ -117,7 +129,7 @@ def _typed(kind: type, name: str, value: Any) -> Any:
     hint = _types(kind).get(name, Any)
     if _fits(hint, value):
         return value
-    if type(value) is int and _fits(hint, float(value)):
+    if type(value) is int and abs(value) <= LARGEST and _fits(hint, float(value)):
         return float(value)
     raise TypeError(f"{name} has a value of another type")
 

@@ -25,6 +25,8 @@ from sordino.tabular.schema import Schema
 FORMAT = "sordino federation charter"
 VERSION = 2
 PLAN = outputs.Kind("a federation's plan", rb'\{\s*"format": "sordino federation charter"')
+_LONGEST = 1 << 24
+"""Characters of a plan, most of them its schema's."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ class Charter:
             )
         names = [member.name for member in self.members]
         if names[: trust.owners] != [owner.name for owner in self.plan.owners] or len(set(names)) < len(names):
-            raise ValueError(f"the members are named {names}: every one needs a name of its own, the owners first.")
+            raise ValueError(
+                f"the members are named {wire.shown(names)}: every one needs a name of its own, the owners first."
+            )
         for number, member in enumerate(self.members):
             if member.face.names != (common_name(number),):
                 raise ValueError(
@@ -133,9 +137,9 @@ class Charter:
     def from_json(text: str) -> Charter:
         """The charter, if its author signed it and this version of Sordino plans the same numbers."""
         try:
-            content = json.loads(text)
-        except ValueError:
-            raise ValueError("this is not a federation's plan: it is not JSON.") from None
+            content = wire.parse(text, _LONGEST)
+        except ValueError as error:
+            raise ValueError(f"this is not a federation's plan: {error}") from None
         if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != VERSION:
             raise ValueError(f"this is not a federation's plan of version {VERSION}: its 'format' must be {FORMAT!r}.")
         try:
@@ -148,10 +152,10 @@ class Charter:
                 by=body["by"],
                 signature=content["signature"],
             )
-            author = charter.members[charter.by]
+            author, planned = charter.members[charter.by], body["planned"]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise ValueError(f"this plan is incomplete: {error!r} is missing or malformed.") from None
-        if body["planned"] != charter.plan.digest:
+            raise ValueError(f"this plan is incomplete: {wire.shown(error)} is missing or malformed.") from None
+        if planned != charter.plan.digest:
             raise ValueError(
                 "this version of Sordino, or of its libraries, plans other numbers than the one that wrote the plan: "
                 "let all members install the same versions."

@@ -92,7 +92,7 @@ class Pending:
         if self._path.exists():
             try:
                 self.kept = Contribution.from_bytes(self._path.read_bytes())
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
                 raise ValueError(
                     f"{self._path} is damaged: without it a step that was cut off could be opened twice with different "
                     "noise. Restore it from a copy, or agree on a new plan."

@@ -66,7 +66,7 @@ class FederationPlan:
         require_releases(self.method)
         names = [owner.name for owner in self.owners]
         if len(set(names)) < len(names) or not all(names):
-            raise ValueError(f"the owners are named {names}: every owner needs a name of its own.")
+            raise ValueError(f"the owners are named {wire.shown(names)}: every owner needs a name of its own.")
         for owner in self.owners:
             if owner.records < 1:
                 raise ValueError(f"{owner.name} has {owner.records} records: an owner without records has no part.")
@@ -157,9 +157,9 @@ class FederationPlan:
     def from_json(text: str) -> FederationPlan:
         """The plan, or a sentence on why this is not one."""
         try:
-            body = json.loads(text)
-        except ValueError:
-            raise ValueError("this is not a federation plan: it is not JSON.") from None
+            body = wire.parse(text)
+        except ValueError as error:
+            raise ValueError(f"this is not a federation plan: {error}") from None
         if not isinstance(body, dict) or body.get("format") != FORMAT or body.get("version") != VERSION:
             raise ValueError(f"this is not a federation plan of version {VERSION}: its 'format' must be {FORMAT!r}.")
         plan = wire.from_plain(body.get("plan"), {**_KINDS, "FederationPlan": FederationPlan, "Owner": Owner})

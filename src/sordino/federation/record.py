@@ -185,7 +185,12 @@ def read(lines: tuple[Fact, ...], face: Face, charter: str) -> Story:
     story = Story()
     for number, line in enumerate(lines, start=2):
         require_signed(line, face, charter, f"line {number} of the record")
-        story.take(line)
+        try:
+            story.take(line)
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+            raise ValueError(
+                f"line {number} of the record does not fit, although its owner signed it: another version wrote it."
+            ) from None
     return story
 
 

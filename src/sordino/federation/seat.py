@@ -45,7 +45,7 @@ class Seat:
         charter = Charter.load(folder / PLAN)
         try:
             acceptance = json.loads((folder / ACCEPTANCE).read_text())["signature"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             acceptance = ""
         if not identity.face.signed("acceptance", charter.digest.encode(), str(acceptance)):
             raise ValueError(

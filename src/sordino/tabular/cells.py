@@ -39,11 +39,11 @@ def require_columns(needed: Iterable[str], names: Sequence[str], where: str) -> 
 
 
 def require_different_names(names: Sequence[str], where: str) -> None:
-    for place, name in enumerate(names):
-        if name in names[:place]:
+    first: dict[str, int] = {}
+    for place, name in enumerate(names, start=1):
+        if first.setdefault(name, place) < place:
             raise ValueError(
-                f"columns {names.index(name) + 1} and {place + 1} of {where} have the same name: give every column a "
-                "name of its own."
+                f"columns {first[name]} and {place} of {where} have the same name: give every column a name of its own."
             )
 
 

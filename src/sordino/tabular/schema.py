@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sordino import wire
+
 OTHER = "(other)"
 """The name of the column that takes every value a category does not list."""
 
@@ -58,7 +60,7 @@ class Category:
         if self.missing is not None:
             object.__setattr__(self, "missing", self.missing.strip())
             if self.missing not in self.values:
-                raise ValueError(f"missing is {self.missing!r}: it must be one of the listed values.")
+                raise ValueError(f"missing is {wire.shown(self.missing)}: it must be one of the listed values.")
 
 
 @dataclass(frozen=True)
@@ -118,10 +120,14 @@ class Schema:
         if not self.columns:
             raise ValueError("the schema lists no columns: a model needs at least one besides the target.")
         if self.target.column in self.columns:
-            raise ValueError(f"{self.target.column!r} is the target and a column at once: remove it from the columns.")
+            raise ValueError(
+                f"{wire.shown(self.target.column)} is the target and a column at once: remove it from the columns."
+            )
         for name in self.ignore:
             if name in self.columns or name == self.target.column:
-                raise ValueError(f"{name!r} is ignored and used at once: remove it from `ignore` or from the columns.")
+                raise ValueError(
+                    f"{wire.shown(name)} is ignored and used at once: remove it from `ignore` or from the columns."
+                )
 
     @property
     def task(self) -> str:
@@ -186,13 +192,13 @@ def _require_range(low: float, high: float) -> None:
 
 def _require_middle(missing: str | None) -> None:
     if missing not in (None, "middle"):
-        raise ValueError(f"missing is {missing!r}: it can be 'middle', or left out to refuse missing values.")
+        raise ValueError(f"missing is {wire.shown(missing)}: it can be 'middle', or left out to refuse missing values.")
 
 
 def _texts(key: str, values: tuple[str, ...]) -> tuple[str, ...]:
     # spaces around a value are the doing of whoever wrote the file: cells are stripped too
     texts = tuple(str(value).strip() for value in values)
-    repeated = sorted(text for text, count in Counter(texts).items() if count > 1)
-    if repeated:
-        raise ValueError(f"{key} lists {repeated[0]!r} more than once.")
+    for text, count in Counter(texts).items():
+        if count > 1:
+            raise ValueError(f"{key} lists {wire.shown(text)} more than once.")
     return texts

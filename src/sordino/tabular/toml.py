@@ -21,14 +21,16 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sordino import wire
 from sordino.tabular.schema import Boolean, Category, ClassTarget, Column, Number, NumberTarget, Schema, Target
 
 
 def parse_schema(text: str) -> Schema:
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"the schema is not TOML: {error}.") from None
+    except (ValueError, RecursionError) as error:
+        why = error if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deep, or a number is too large"
+        raise ValueError(f"the schema is not TOML: {why}.") from None
     _known("the schema", data, ("target", "columns", "ignore"))
     columns = _table(data, "columns", "one entry per column, such as age = { low = 17, high = 90 }")
     ignore = data.get("ignore", [])
@@ -73,9 +75,9 @@ def _target(data: dict[str, Any]) -> Target:
 
 
 def _column(name: str, entry: Any) -> Column:
-    where = f"column {name!r}"
+    where = f"column {wire.shown(name)}"
     if not isinstance(entry, dict):
-        raise ValueError(f"{where} is {entry!r}: describe it, as in {{ low = 0, high = 1 }}.")
+        raise ValueError(f"{where} is {wire.shown(entry)}: describe it, as in {{ low = 0, high = 1 }}.")
     _known(where, entry, ("low", "high", "values", "other", "boolean", "missing"))
     kinds = [keys for keys in (("low", "high"), ("values", "other"), ("boolean",)) if any(key in entry for key in keys)]
     if len(kinds) != 1:
@@ -85,7 +87,7 @@ def _column(name: str, entry: Any) -> Column:
     try:
         missing = entry.get("missing")
         if not (missing is None or isinstance(missing, str)):
-            raise ValueError(f"missing is {missing!r}: write it as text.")
+            raise ValueError(f"missing is {wire.shown(missing)}: write it as text.")
         match kinds[0]:
             case ("low", "high"):
                 return Number(_number(entry, "low"), _number(entry, "high"), missing)
@@ -110,20 +112,23 @@ def _known(where: str, entry: dict[str, Any], keys: Sequence[str]) -> None:
         if key not in keys:
             close = difflib.get_close_matches(key, keys, 1)
             remedy = f"did you mean `{close[0]}`?" if close else f"known are {', '.join(f'`{k}`' for k in keys)}."
-            raise ValueError(f"{where} has an unknown entry `{key}`: {remedy}")
+            raise ValueError(f"{where} has an unknown entry `{key:.80}`: {remedy}")
 
 
 def _number(entry: dict[str, Any], key: str) -> float:
     value = entry.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"`{key}` is {value!r}: a number is needed, known without looking at the records.")
-    return float(value)
+    try:
+        if not isinstance(value, bool) and isinstance(value, int | float):
+            return float(value)
+    except OverflowError:
+        pass
+    raise ValueError(f"`{key}` is {wire.shown(value)}: a number is needed, known without looking at the records.")
 
 
 def _true_or_false(entry: dict[str, Any], key: str) -> bool:
     value = entry.get(key, False)
     if not isinstance(value, bool):
-        raise ValueError(f"`{key}` is {value!r}: write true or false.")
+        raise ValueError(f"`{key}` is {wire.shown(value)}: write true or false.")
     return value
 
 

@@ -1,0 +1,444 @@
+"""Every reader of files and messages that a stranger may have written, with intact ones to begin from.
+
+Checksums, digests and signatures are made anew after a change, so that it reaches what is behind them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from fuzz import mutations
+from sordino import archive, wire
+
+
+@dataclass(frozen=True)
+class Reader:
+    """`case` makes one hostile content and says what was done to it; `read` reads it."""
+
+    case: Callable[[Random], tuple[Any, str]]
+    read: Callable[[Any], object]
+
+
+def readers(folder: Path) -> dict[str, Callable[[], Reader]]:
+    """By name, made when they are asked for: each may write to `folder`."""
+    made = (certificate, model, schema, ledger, checkpoint, plan, charter, record, frame, pending)
+    return {one.__name__: lambda one=one: one(_fresh(folder / one.__name__)) for one in made}  # type: ignore[misc]
+
+
+def certificate(folder: Path) -> Reader:
+    from sordino.certificate import Certificate, verify
+
+    bases = [json.loads(_fitted(method).certificate_.to_json()) for method in _methods()]
+
+    def case(random: Random) -> tuple[str, str]:
+        text, what = mutations.altered_json(random.choice(bases), random)
+        return _sealed(text), what
+
+    return Reader(case, lambda text: verify(Certificate.from_json(text)))
+
+
+def model(folder: Path) -> Reader:
+    from sordino.model_file import load_model, save_model
+
+    save_model(_fitted(_methods()[0]), folder / "m", _schema())
+    intact = (folder / "m").read_bytes()
+    members = archive.unpack(intact, lambda names: True)
+    body = json.loads(members["model.json"])
+
+    def case(random: Random) -> tuple[bytes, str]:
+        some = dict(members)
+        match random.randrange(6):
+            case 0:
+                return mutations.altered_bytes(intact, random)
+            case 1:
+                return mutations.archives(members, random)
+            case 2:
+                name = random.choice([name for name in members if name != "model.json"])
+                some[name], what = mutations.altered_bytes(members[name], random)
+                return _packed(some, json.dumps(body)), f"{name}: {what}"
+            case 3:
+                some["coef.npy"], what = mutations.npy(random)
+                return _packed(some, json.dumps(body)), what
+            case 4:
+                text, what = mutations.altered_json(json.loads(members["certificate.json"]), random)
+                some["certificate.json"] = _sealed(text).encode("utf-8", "surrogatepass")
+                return _packed(some, json.dumps(body)), f"certificate: {what}"
+        text, what = mutations.altered_json(body, random)
+        return _packed(some, text), what
+
+    def read(content: bytes) -> object:
+        (folder / "f").write_bytes(content)
+        return load_model(folder / "f").certificate
+
+    return Reader(case, read)
+
+
+def schema(folder: Path) -> Reader:
+    from sordino.tabular import Schema
+
+    intact = {
+        "ignore": ["id"],
+        "target": {"column": "y", "classes": ["no", "yes"]},
+        "columns": {
+            "age": {"low": 18, "high": 100, "missing": "middle"},
+            "ward": {"values": ["surgery", "medicine"], "other": True},
+            "m": {"boolean": True},
+        },
+    }
+    many = ", ".join(f'"v{k}"' for k in range(20_000))
+    whole = (
+        "[" * 3000,
+        "a = " + "[" * 5000 + "]" * 5000,
+        "a" + ".a" * 5000 + " = 1",
+        "x = 1\n" * 2,
+        "x = " + "9" * 5000,
+        mutations.toml(intact).replace("18", "0x" + "f" * 5000),
+        mutations.toml(intact).replace('"m"', '"' + "m" * 5000 + '"'),
+        f'[target]\ncolumn = "y"\nclasses = [{many}]\n[columns]\na = {{ low = 0, high = 1 }}\n',
+        '[target]\ncolumn = "y"\nlow = 0\nhigh = 1\n[columns]\n'
+        + "".join(f"c{k} = {{ boolean = true }}\n" for k in range(3000)),
+    )
+
+    def case(random: Random) -> tuple[str, str]:
+        match random.randrange(10):
+            case 0:
+                text = random.choice(whole)
+                return text, f"{text:.40}"
+            case 1 | 2:
+                changed, what = mutations.altered_bytes(mutations.toml(intact).encode(), random)
+                return changed.decode("latin-1"), what
+        changed, what = mutations.altered(intact, random)
+        return mutations.toml(changed if isinstance(changed, dict) else {"target": changed}), what
+
+    def read(text: str) -> object:
+        found = Schema.from_toml(text)
+        again = Schema.from_toml(found.to_toml())
+        assert again == found
+        return found.row_norm, found.width, found.feature_names
+
+    return Reader(case, read)
+
+
+def ledger(folder: Path) -> Reader:
+    from sordino.budget import Budget, Relation
+    from sordino.privacy.events import Gaussian
+    from sordino.privacy.ledger import Ledger
+
+    book = Ledger(folder / "ledger")
+    book.open("survey", Budget(2.0, 1e-6))
+    for multiplier in (8.0, 16.0):
+        with book.reserve("survey", Gaussian(multiplier), Relation.REPLACE_ONE, "a model"):
+            pass
+    lines = (folder / "ledger").read_bytes()
+    case, write = _journal(lines, folder)
+
+    def read(content: bytes) -> object:
+        ledger = Ledger(write(content))
+        return [(name, ledger.entries(name), ledger.remaining(name), ledger.spent(name)) for name in ledger.datasets()]
+
+    return Reader(case, read)
+
+
+def checkpoint(folder: Path) -> Reader:
+    from sordino.checkpoint_folder import Held, held, read_story
+
+    @dataclass
+    class State:
+        w: Any
+        step: int
+
+    with held(folder / "run") as writing:
+        facts = {"problem": {"records": 9}, "budget": {}, "method": {}, "plan": {}}
+        writing.note({"kind": "begun", "facts": facts, "seeded": False, "reservation": 0})
+        writing.keep(State(np.zeros(3), 1), 1)
+        writing.note({"kind": "shown", "step": 2})
+        writing.note({"kind": "resumed", "step": 1, "seen": 2, "seeded": False, "reservation": 0})
+        kept = writing.story.kept
+    assert kept is not None
+    lines, arrays = ((folder / "run" / name).read_bytes() for name in ("journal.jsonl", kept.file))
+    of_journal, _ = _journal(lines, folder)
+
+    def case(random: Random) -> tuple[tuple[bytes, bytes], str]:
+        if random.random() < 0.6:
+            content, what = of_journal(random)
+            return (content, arrays), what
+        changed, what = _altered_tensors(arrays, random)
+        # the journal names it by its digest
+        entries = [json.loads(line)["entry"] for line in lines.splitlines()]
+        for entry in entries:
+            if entry.get("kind") == "kept":
+                entry["digest"] = hashlib.sha256(changed).hexdigest()
+        return (_chained(entries), changed), what
+
+    def read(content: tuple[bytes, bytes]) -> object:
+        home = _fresh(folder / "case")
+        (home / "journal.jsonl").write_bytes(content[0])
+        (home / f"state-{hashlib.sha256(content[1]).hexdigest()}.safetensors").write_bytes(content[1])
+        story = read_story(home)
+        state = State(np.zeros(3), 0)
+        if story.kept is not None:
+            Held(home, None).restore(story.kept, state)  # type: ignore[arg-type]
+        return story
+
+    return Reader(case, read)
+
+
+def plan(folder: Path) -> Reader:
+    import owners
+    from sordino.federation.plan import FederationPlan
+
+    intact = json.loads(owners.plan_for(3).to_json())
+
+    def read(text: str) -> object:
+        found = FederationPlan.from_json(text)
+        return found.digest, found.assumed
+
+    return Reader(lambda random: mutations.altered_json(intact, random), read)
+
+
+def charter(folder: Path) -> Reader:
+    from sordino.federation.charter import Charter
+    from sordino.methods import NoisyGradientDescent
+    from three_owners import found
+
+    federation = found(folder, NoisyGradientDescent(steps=3, step_size=1.0, release="average"))
+    identity = federation.seat("north").identity
+    intact = json.loads((folder / "plan.json").read_text())
+
+    def case(random: Random) -> tuple[str, str]:
+        if random.random() < 0.2:
+            return mutations.altered_json(intact, random)
+        text, what = mutations.altered_json(intact["body"], random)
+        try:
+            body = json.loads(text)
+            signature = identity.sign("plan", wire.digest(body).encode())
+        except (ValueError, RecursionError):
+            signature = intact["signature"]
+        whole = json.dumps({**intact, "body": "@", "signature": signature})
+        return whole.replace('"@"', text), what
+
+    return Reader(case, Charter.from_json)
+
+
+def record(folder: Path) -> Reader:
+    from sordino.federation.record import Record, held, journal_of, pack, read
+    from sordino.identity import Identity
+    from sordino.privacy.events import Gaussian, to_json
+
+    identity, plan = Identity.create(folder / "north", "north", 1), "0" * 64
+    event = to_json(Gaussian(2.0))
+
+    def write(record: Record) -> None:
+        record.append("began", {"coins": "00" * 32, "member": 0, "seeded": False})
+        record.append("met", {"heads": {"1": ""}, "seeded": False})
+        record.append("opening", {"step": 0, "event": event})
+        record.append("opened", {"step": 0, "event": event, "sum": pack(np.arange(4)), "heads": {}})
+        record.append("stopped", {"why": "a test", "event": event})
+
+    with held(identity, plan) as opened:
+        write(opened)
+    journal = journal_of(folder / "north", plan)
+    lines = (folder / "north" / "record.jsonl").read_bytes()
+    entries = [json.loads(line)["entry"] for line in lines.splitlines()]
+
+    def case(random: Random) -> tuple[bytes, str]:
+        number = random.randrange(1, len(entries))
+        fact, what = mutations.altered(entries[number]["fact"], random)
+        try:
+            return _chained(_signed(entries, number, fact)), what
+        except (ValueError, RecursionError, UnicodeEncodeError):
+            return mutations.altered_bytes(lines, random)
+
+    def _signed(entries: list[Any], number: int, fact: Any) -> list[Any]:
+        line = {"previous": entries[number]["previous"], "fact": fact}
+        signed = wire.digest({"charter": plan, **line}).encode()
+        line["signature"] = identity.sign("record", signed)
+        return [*entries[:number], line, *entries[number + 1 :]]
+
+    def read_back(content: bytes) -> object:
+        journal.path.write_bytes(content)
+        return read(journal.entries(), identity.face, plan).event
+
+    return Reader(case, read_back)
+
+
+def frame(folder: Path) -> Reader:
+    """A connection that is sent anything: it hands messages on, or hangs up."""
+    from sordino.federation.tls import _FRAME, _HELLO, _VERSION, Link
+
+    hello = _VERSION + b"1 of 3"
+
+    def framed(tag: int, content: bytes, size: int | None = None) -> bytes:
+        return _FRAME.pack(tag, len(content) if size is None else size) + content
+
+    def case(random: Random) -> tuple[list[bytes], str]:
+        content = framed(_HELLO, hello)
+        for _ in range(random.randrange(5)):
+            tag = random.choice([_HELLO, 0, 1, 2**62, 2**63 - 1, -(2**63), random.randrange(10)])
+            size = random.choice([None, None, 0, 2**32, 2**40, 2**64 - 1, 3])
+            content += framed(tag, random.choice([b"", b"x", hello, random.randbytes(1000), bytes(1 << 20)]), size)
+        what = "frames"
+        if random.random() < 0.5:
+            content, what = mutations.altered_bytes(content, random)
+        pieces = sorted(random.randrange(len(content) + 1) for _ in range(random.randrange(4)))
+        return [content[a:b] for a, b in zip([0, *pieces], [*pieces, len(content)], strict=True)], what
+
+    def read(pieces: list[bytes]) -> object:
+        gone: list[bool] = []
+        transport = SimpleNamespace(
+            get_extra_info=lambda _: None,
+            abort=lambda: gone.append(True),
+            close=lambda: gone.append(True),
+            writelines=lambda _: None,
+            write=lambda _: None,
+            is_closing=lambda: bool(gone),
+        )
+        links: dict[int, Any] = {}
+        mesh: Any = SimpleNamespace(
+            me=2, members=3, joined=links.setdefault, left=lambda link: None, named_by=lambda _: 1, patience=1.0
+        )
+        link = Link(mesh, None)
+        link.connection_made(transport)
+        for piece in pieces:
+            if not gone:
+                link.data_received(piece)
+        return bool(gone)
+
+    return Reader(case, read)
+
+
+def pending(folder: Path) -> Reader:
+    from sordino.federation.pending import FILE, Contribution, Pending
+
+    intact = Contribution(2, np.arange(6).reshape(2, 3), np.arange(12, dtype=np.uint64)).to_bytes()
+    head, _, data = intact.partition(b"\n")
+
+    def case(random: Random) -> tuple[bytes, str]:
+        if random.random() < 0.2:
+            return mutations.altered_bytes(intact, random)
+        text, what = mutations.altered_json(json.loads(head), random)
+        return text.encode("utf-8", "surrogatepass") + b"\n" + data, what
+
+    def read(content: bytes) -> object:
+        (folder / FILE).write_bytes(content)
+        return Pending(folder).at(2)
+
+    return Reader(case, read)
+
+
+def _methods() -> list[Any]:
+    from sordino.methods import NoisyGradientDescent, ObjectivePerturbation, OutputPerturbation
+
+    return [NoisyGradientDescent(steps=4), OutputPerturbation(), ObjectivePerturbation()]
+
+
+def _schema() -> Any:
+    from sordino.tabular import Boolean, ClassTarget, Number, Schema
+
+    return Schema(ClassTarget("y", ("a", "b")), {"u": Number(-1, 1), "v": Boolean()})
+
+
+def _fitted(method: Any) -> Any:
+    from sordino.estimators import PrivateLogisticRegression
+
+    X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
+    estimator = PrivateLogisticRegression(1.0, 1e-6, row_norm=_schema().row_norm, classes=["a", "b"], method=method)
+    return estimator.fit(X, np.where(X[:, 0] > 0, "a", "b"))
+
+
+def _sealed(text: str) -> str:
+    """The text with the digest that its content has, where it can be read at all."""
+    try:
+        body = json.loads(text)
+        stated = body.pop("digest")
+        canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        return text.replace(json.dumps(stated), json.dumps(hashlib.sha256(canonical.encode()).hexdigest()))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return text
+
+
+def _packed(members: dict[str, bytes], text: str) -> bytes:
+    """A model file with a model.json whose digests are those of its members and of itself."""
+    digests = {name: hashlib.sha256(member).hexdigest() for name, member in members.items() if name != "model.json"}
+    try:
+        body = json.loads(text)
+        for name, digest in digests.items():
+            text = text.replace(body["members"][name], digest)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    return archive.pack({**members, "model.json": _sealed(text).encode("utf-8", "surrogatepass")})
+
+
+def _journal(lines: bytes, folder: Path) -> tuple[Callable[[Random], tuple[bytes, str]], Callable[[bytes], Path]]:
+    """Cases of a journal with one entry changed and the chain made anew; and a writer under ever new names."""
+    entries = [json.loads(line)["entry"] for line in lines.splitlines()]
+    count = iter(range(10**9))
+
+    def case(random: Random) -> tuple[bytes, str]:
+        if random.random() < 0.15:
+            return mutations.altered_bytes(lines, random)
+        if random.random() < 0.1:
+            number = random.randrange(len(entries))
+            raw, what = mutations.altered_json(entries[number], random)
+            line = f'{{"entry": {raw}, "check": "{"0" * 64}"}}'.encode("utf-8", "surrogatepass")
+            return _chained(entries[:number]) + line + b"\n", what
+        number = random.randrange(1, len(entries))
+        entry, what = mutations.altered(entries[number], random)
+        try:
+            return _chained([*entries[:number], entry, *entries[number + 1 :]]), what
+        except (ValueError, UnicodeEncodeError):
+            return mutations.altered_bytes(lines, random)
+
+    def write(content: bytes) -> Path:
+        path = folder / f"case{next(count)}"
+        path.write_bytes(content)
+        return path
+
+    return case, write
+
+
+def _chained(entries: list[Any]) -> bytes:
+    from sordino.privacy.journal import _check, _line
+
+    content, previous = b"", ""
+    for entry in entries:
+        content += _line(previous, entry)
+        previous = _check(previous, entry)
+    return content
+
+
+def _altered_tensors(content: bytes, random: Random) -> tuple[bytes, str]:
+    size = int.from_bytes(content[:8], "little")
+    match random.randrange(3):
+        case 0:
+            return mutations.altered_bytes(content, random)
+        case 1:
+            stated = random.choice([0, 1, 2**31, 2**62, 2**64 - 1])
+            return stated.to_bytes(8, "little") + content[8:], f"a header of {stated}"
+    text, what = mutations.altered_json(json.loads(content[8 : 8 + size]), random)
+    header = text.encode("utf-8", "surrogatepass")
+    return len(header).to_bytes(8, "little") + header + content[8 + size :], what
+
+
+def _fresh(folder: Path) -> Path:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def shown(content: Any) -> str:
+    """A content as text, to try it again by hand."""
+    plain = content if isinstance(content, bytes) else repr(content).encode("utf-8", "backslashreplace")
+    return base64.b64encode(plain[:2000]).decode()
