@@ -196,8 +196,8 @@ class Certificate:
         try:
             statement, accounting = body["statement"], body["accounting"]
             certificate = Certificate(
-                epsilon=float(statement["epsilon"]),
-                delta=float(statement["delta"]),
+                epsilon=_number(statement["epsilon"]),
+                delta=_number(statement["delta"]),
                 relation=Relation(statement["relation"]),
                 requested=wire.from_plain(body["requested"], _PUBLIC_KINDS),
                 problem=wire.from_plain(body["problem"], _PUBLIC_KINDS),
@@ -255,6 +255,13 @@ class Certificate:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Certificate:
         return Certificate.from_json(Path(path).read_text())
+
+
+def _number(plain: Any) -> float:
+    value = wire.from_plain(plain, {})
+    if type(value) not in (int, float):
+        raise TypeError(f"a {type(value).__name__} for a number")
+    return float(value)
 
 
 def _is_instant(text: str) -> bool:

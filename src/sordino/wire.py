@@ -103,7 +103,7 @@ def from_plain(data: Any, kinds: Mapping[str, type]) -> Any:
             try:
                 built = {str(name): from_plain(item, kinds) for name, item in named.items()}
                 return kinds[kind](**{name: _typed(kinds[kind], name, item) for name, item in built.items()})
-            except TypeError as error:
+            except (TypeError, AttributeError, ArithmeticError) as error:
                 raise ValueError(f"the fields of {kind!r} do not fit: {error}.") from None
         case dict():
             return {key: from_plain(item, kinds) for key, item in data.items()}

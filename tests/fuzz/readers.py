@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -241,8 +240,9 @@ def record(folder: Path) -> Reader:
     def write(record: Record) -> None:
         record.append("began", {"coins": "00" * 32, "member": 0, "seeded": False})
         record.append("met", {"heads": {"1": ""}, "seeded": False})
-        record.append("opening", {"step": 0, "event": event})
-        record.append("opened", {"step": 0, "event": event, "sum": pack(np.arange(4)), "heads": {}})
+        record.append("opening", {"step": 0, "event": event, "commitment": "00" * 32})
+        record.append("seen", {"step": 0, "event": event, "sum": pack(np.arange(4))})
+        record.append("opened", {"step": 0, "signatures": ["00" * 64] * 3})
         record.append("stopped", {"why": "a test", "event": event})
 
     with held(identity, plan) as opened:
@@ -273,46 +273,37 @@ def record(folder: Path) -> Reader:
 
 
 def frame(folder: Path) -> Reader:
-    """A connection that is sent anything: it hands messages on, or hangs up."""
-    from sordino.federation.tls import _FRAME, _HELLO, _VERSION, Link
+    """A connection that is sent anything: it hands over the messages of the rounds, or says who broke the agreement."""
+    import asyncio
 
-    hello = _VERSION + b"1 of 3"
+    from sordino.federation.mesh import MemberLost, Refused
+    from sordino.federation.tls import _FRAME, Link
 
-    def framed(tag: int, content: bytes, size: int | None = None) -> bytes:
-        return _FRAME.pack(tag, len(content) if size is None else size) + content
+    largest = 1 << 16
 
-    def case(random: Random) -> tuple[list[bytes], str]:
-        content = framed(_HELLO, hello)
-        for _ in range(random.randrange(5)):
-            tag = random.choice([_HELLO, 0, 1, 2**62, 2**63 - 1, -(2**63), random.randrange(10)])
-            size = random.choice([None, None, 0, 2**32, 2**40, 2**64 - 1, 3])
-            content += framed(tag, random.choice([b"", b"x", hello, random.randbytes(1000), bytes(1 << 20)]), size)
-        what = "frames"
-        if random.random() < 0.5:
-            content, what = mutations.altered_bytes(content, random)
-        pieces = sorted(random.randrange(len(content) + 1) for _ in range(random.randrange(4)))
-        return [content[a:b] for a, b in zip([0, *pieces], [*pieces, len(content)], strict=True)], what
+    def case(random: Random) -> tuple[bytes, str]:
+        content = b""
+        for number in range(random.randrange(5)):
+            told = random.choice([number, number, number, 0, 2**63, 2**64 - 1])
+            message = random.choice([b"", b"x", random.randbytes(1000), bytes(largest), bytes(1 << 20)])
+            size = random.choice([len(message)] * 4 + [0, 3, largest + 1, 2**40, 2**64 - 1])
+            content += _FRAME.pack(told, size) + message
+        return mutations.altered_bytes(content, random) if content and random.random() < 0.5 else (content, "frames")
 
-    def read(pieces: list[bytes]) -> object:
-        gone: list[bool] = []
-        transport = SimpleNamespace(
-            get_extra_info=lambda _: None,
-            abort=lambda: gone.append(True),
-            close=lambda: gone.append(True),
-            writelines=lambda _: None,
-            write=lambda _: None,
-            is_closing=lambda: bool(gone),
-        )
-        links: dict[int, Any] = {}
-        mesh: Any = SimpleNamespace(
-            me=2, members=3, joined=links.setdefault, left=lambda link: None, named_by=lambda _: 1, patience=1.0
-        )
-        link = Link(mesh, None)
-        link.connection_made(transport)
-        for piece in pieces:
-            if not gone:
-                link.data_received(piece)
-        return bool(gone)
+    async def receive(content: bytes) -> list[bytes]:
+        reader: Any = asyncio.StreamReader()
+        reader.feed_data(content)
+        reader.feed_eof()
+        link: Any = object.__new__(Link)
+        link.peer, link._reader = 1, reader
+        return [await link.receive(number, largest) for number in range(5)]
+
+    def read(content: bytes) -> object:
+        try:
+            return asyncio.run(receive(content))
+        except (MemberLost, Refused) as error:
+            # the two errors of a connection
+            return str(error)
 
     return Reader(case, read)
 

@@ -144,6 +144,7 @@ def test_the_room_is_what_so_many_releases_fill(cap, releases):
 
 def test_no_room_is_left_when_all_is_spent():
     assert room(charge(PureDP(1.0), Budget(1.0), 1), Budget(1.0), 1) == 0
+    assert room(charge(PureDP(2.0), Budget(1.0), 1), Budget(1.0), 3) == 0
     assert room(charge(GaussianDP(gdp_mu(1.0, 1e-6)), CAP, 1), CAP, 1) == 0
     assert room(Charge(math.inf, math.inf), CAP, 3) == 0
 

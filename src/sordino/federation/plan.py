@@ -167,6 +167,9 @@ class FederationPlan:
             isinstance(plan, FederationPlan)
             and all(isinstance(owner, Owner) for owner in plan.owners)
             and isinstance(plan.problem, Problem | NetworkProblem)
+            and (isinstance(plan.problem, NetworkProblem) or type(plan.problem.loss).__name__ in LOSSES)
+            and isinstance(plan.problem.penalty, Ridge | BoundedPenalty)
+            and isinstance(plan.problem.domain, Everywhere | Ball)
             and isinstance(plan.budget, Budget)
         )
         if not fits:

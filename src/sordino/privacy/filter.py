@@ -91,7 +91,7 @@ def charge(event: Event, cap: Budget, place: int, reserve: float = RESERVE) -> C
 def total(charges: Iterable[Charge]) -> Charge:
     all_ = list(charges)
     return Charge(
-        math.sqrt(math.fsum(one.mu**2 for one in all_)),
+        math.hypot(*(one.mu for one in all_)),
         math.fsum(one.epsilon for one in all_),
         math.fsum(one.leak for one in all_),
         math.fsum(one.distance for one in all_),
@@ -112,10 +112,10 @@ def room(taken: Charge, cap: Budget, releases: int) -> float:
     """
     if cap.pure:
         share = max(0.0, (cap.epsilon - taken.epsilon) / releases)
-        while math.fsum([taken.epsilon, *[share] * releases]) > cap.epsilon:
+        while share > 0 and math.fsum([taken.epsilon, *[share] * releases]) > cap.epsilon:
             share = math.nextafter(share, 0.0)
         return share
-    left = gdp_mu(cap.epsilon, (1 - RESERVE) * cap.delta) ** 2 - taken.mu**2
+    left = gdp_mu(cap.epsilon, (1 - RESERVE) * cap.delta) ** 2 - taken.mu * taken.mu
     # a millionth less, for what rounding and a lattice's distance will add
     return gdp_epsilon(math.sqrt(left / releases) * (1 - 1e-6), cap.delta) if left > 0 else 0.0
 
