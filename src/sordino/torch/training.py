@@ -98,7 +98,7 @@ def fit(
     n = public_count(records, len(data[0] if isinstance(data, tuple) else data), budget.relation)
     problem = NetworkProblem(n, max(1, parameter_count(model)), describe(model, loss), Ridge(weight_decay))
     method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, n))
-    oracle = TorchOracle(model, loss, data, problem, budget.relation, _rows(method))
+    oracle = TorchOracle(model, loss, data, problem, budget.relation, _rows(method, n))
     place = _place(checkpoint, resume)
     keeper = Keeper(place, [partial(_call, callback, model) for callback in callbacks])
     trained = train(
@@ -156,9 +156,9 @@ def _records(dataset: Any) -> Any:
     return dataset
 
 
-def _rows(method: Any) -> int:
+def _rows(method: Any, n: int) -> int:
     """How many records a pass should hold: a batch as it is mostly drawn, in a few equal passes where it is large."""
-    expected: float = method.batch_size
+    expected: float = method.batch_size if isinstance(method, Batched) else n
     usual = expected if getattr(method, "sampling", "") == "fixed_size" else expected + 2 * math.sqrt(expected)
     return math.ceil(usual / math.ceil(usual / 1024))
 

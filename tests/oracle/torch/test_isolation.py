@@ -168,7 +168,7 @@ def shares(oracle, model, batches, record):
     found = []
     drawn = oracle._passes.program.draw_alike(Randomness.seeded(1).sampling, oracle._passes.rows)
     for batch in batches:
-        inputs, targets = oracle._records.some(batch, oracle._passes.rows, oracle._streams.sampling)
+        inputs, targets = oracle._records.some(batch, oracle._passes.rows, np.zeros(3, dtype=np.uint64))
         clipped = oracle._clipped(points, wanted, inputs, targets, len(batch), drawn)
         place = int(np.flatnonzero(batch == record)[0])
         parts = [part for each in clipped.parts for part in each.values()]

@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 LossFunction = Callable[[Any, Any], Tensor]
 
+SEEDS = 3
+"""Words that reading a pass of records takes from the run's randomness, needed or not: seeded runs do not differ."""
+
 
 class TorchOracle:
     """Answers about a network's records with noise. It works on a copy of the model, on the model's device.
@@ -74,7 +77,7 @@ class TorchOracle:
         self._records = records_of(data)
         self._fits()
         self._streams = Randomness.system()
-        sample = self._records.some(slice(0, 1), 1, self._streams.sampling)
+        sample = self._records.some(slice(0, 1), 1, self._streams.sampling.words(SEEDS))
         rows = rows_of_pass(min(problem.records, 1024) if chunk is None else chunk)
         self._passes = Passes(copy.deepcopy(model), loss, sample, rows)
         self._block = self._passes.rows // -(-self._passes.rows // BLOCK)
@@ -122,7 +125,7 @@ class TorchOracle:
         return self._sum
 
     def _add_pass(self, points: list[Array], shares: list[Share], which: Which, count: int, stream: Stream) -> None:
-        inputs, targets = self._records.some(which, self._passes.rows, stream)
+        inputs, targets = self._records.some(which, self._passes.rows, stream.words(SEEDS))
         drawn = self._passes.program.draw(stream, count)
         found = self._clipped(points, shares, inputs, targets, count, drawn)
         for start in range(0, count, self._block):

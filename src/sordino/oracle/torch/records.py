@@ -13,19 +13,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, default_collate
 
-from sordino.privacy.randomness import Stream
-
 Which = NDArray[np.intp] | slice
+Seeds = NDArray[np.uint64]
 
 
 class Records(Protocol):
     """Inputs and targets by number. Only those asked for are read."""
 
     def __len__(self) -> int: ...
-    def some(self, which: Which, rows: int, stream: Stream) -> tuple[Tensor, Tensor]:
+    def some(self, which: Which, rows: int, seeds: Seeds) -> tuple[Tensor, Tensor]:
         """Inputs and targets, followed by zeros to make up so many rows; valid until the next call.
 
-        What is drawn on the way, as to turn a picture at random, comes from the stream.
+        What is drawn on the way, as to turn a picture at random, follows from the seeds, three of them.
         """
         ...
 
@@ -42,7 +41,7 @@ class ArrayRecords:
     def __len__(self) -> int:
         return len(self._parts[0])
 
-    def some(self, which: Which, rows: int, stream: Stream) -> tuple[Tensor, Tensor]:
+    def some(self, which: Which, rows: int, seeds: Seeds) -> tuple[Tensor, Tensor]:
         inputs, targets = (part.some(which, rows) for part in self._parts)
         return inputs, targets
 
@@ -124,9 +123,9 @@ class DatasetRecords:
             )
         return size
 
-    def some(self, which: Which, rows: int, stream: Stream) -> tuple[Tensor, Tensor]:
+    def some(self, which: Which, rows: int, seeds: Seeds) -> tuple[Tensor, Tensor]:
         numbers = range(*which.indices(self._size)) if isinstance(which, slice) else which.tolist()
-        with _drawing_from(stream):
+        with _seeded(seeds):
             items = [self._dataset[number] for number in numbers]
         if not (isinstance(items[0], tuple | list) and len(items[0]) == 2):
             raise ValueError("the items of a data set must be pairs (input, target).")
@@ -135,14 +134,13 @@ class DatasetRecords:
 
 
 @contextmanager
-def _drawing_from(stream: Stream) -> Iterator[None]:
+def _seeded(seeds: Seeds) -> Iterator[None]:
     """Seeds that nobody knows for the generators that a data set may use, and their own state back afterwards."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    words = stream.words(3)
     with torch.random.fork_rng([]):
-        torch.manual_seed(int(words[0]))
-        random.seed(int(words[1]))
-        np.random.seed(words[2:].view(np.uint32))  # noqa: NPY002
+        torch.manual_seed(int(seeds[0]))
+        random.seed(int(seeds[1]))
+        np.random.seed(seeds[2:].view(np.uint32))  # noqa: NPY002
         try:
             yield
         finally:
