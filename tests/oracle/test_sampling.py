@@ -116,8 +116,9 @@ def test_the_event_states_what_is_drawn(oracle):
 
 
 def test_sampling_an_approximate_release_keeps_its_distance():
-    event = Poisson(0.1).event(Approximate(RELEASE, 1e-12), 10)
-    assert event == Approximate(PoissonSampled(RELEASE, 0.1), 1e-12 + DISTANCE)
+    event = Poisson(0.1).event(Approximate(RELEASE, 1e-29), 10)
+    assert event == Approximate(PoissonSampled(RELEASE, 0.1), 1e-29 + DISTANCE)
+    assert event.distance > 1e-29
 
 
 def test_only_gaussian_releases_can_be_sampled():
