@@ -300,6 +300,26 @@ def test_an_older_copy_of_a_folder_cannot_spend_the_same_reservation_again(tmp_p
     assert counted.answers == 0
 
 
+def test_a_run_that_cannot_go_on_gives_nothing_back(tmp_path):
+    """Its earlier part has used the records, and was seen."""
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open("run", BUDGET)
+    folder = tmp_path / "run"
+
+    def watch(moment):
+        moment.weights()
+        raise KeyboardInterrupt
+
+    with charged_to(ledger, "run"):
+        with pytest.raises(KeyboardInterrupt):
+            train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(folder), [watch]))
+        (kept,) = folder.glob("state-*")
+        kept.unlink()
+        with pytest.raises(ValueError, match="missing or damaged"):
+            train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(folder, resume=True)))
+    assert ledger.entry(0).state is State.RESERVED
+
+
 def test_a_reference_pays_for_one_release(ledger):
     with charged_to(ledger, "survey"):
         release(WHOLE, CAP, "first", Records(), run, "the same")

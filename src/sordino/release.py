@@ -6,7 +6,8 @@ was set aside is not returned.
 
 A refusal costs nothing. Records reach a run through one object alone, its oracle; a run that ends in an error before it
 has asked that object anything has used no record, and its reservation is given back. From the first question on it
-stays, whatever happens: an error may depend on a record, and whether there was one is then seen.
+stays, whatever happens: an error may depend on a record, and whether there was one is then seen. A run that goes on has
+the reservation of its earlier part, whose questions this one does not know, so it gives nothing back.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def release(
         try:
             outcome = run(asked)
         except BaseException as error:
-            if reservation is not None and reservation.state is State.RESERVED and not asked.anything:
+            if reservation is not None and reservation.is_new and not asked.anything:
                 reservation.release_unused(f"{type(error).__name__} before a record was used")
             raise
     earned = allowed if outcome.event == planned else guarantee(outcome.event, budget.delta, budget.relation)

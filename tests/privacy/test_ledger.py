@@ -481,6 +481,20 @@ def test_a_reference_of_something_else_is_refused(ledger):
         ledger.reserve("survey", SAMPLED, REPLACE, reference="run 1")
 
 
+def test_a_reference_of_another_relation_is_refused(ledger):
+    """The same event means other noise there."""
+    ledger.reserve("survey", FIFTH, REPLACE, reference="run 1")
+    with pytest.raises(ValueError, match="accounted under replace_one"):
+        ledger.reserve("survey", FIFTH, Relation.ADD_REMOVE, reference="run 1")
+
+
+def test_only_who_made_a_reservation_gives_it_back(ledger):
+    ledger.reserve("survey", FIFTH, REPLACE, reference="run 1")
+    with pytest.raises(ValueError, match="earlier part"):
+        ledger.reserve("survey", FIFTH, REPLACE, reference="run 1").release_unused()
+    assert states(ledger) == [State.RESERVED]
+
+
 def test_a_reference_of_another_data_set_pays_nothing_here(ledger):
     ledger.open("other", CAP)
     ledger.reserve("survey", FIFTH, REPLACE, reference="run 1")

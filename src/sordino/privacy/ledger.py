@@ -103,13 +103,20 @@ class Entry:
 class Reservation:
     """A part of a data set's budget that is set aside. Leave its `with` block normally and it is spent."""
 
-    def __init__(self, ledger: Ledger, number: int, state: State = State.RESERVED) -> None:
+    def __init__(self, ledger: Ledger, number: int, state: State = State.RESERVED, is_new: bool = True) -> None:
         self._ledger = ledger
         self.number = number
         self.state = state
+        self.is_new = is_new
+        """Not one that an earlier part of the run had, which may have used the records."""
 
     def release_unused(self, why: str = "") -> None:
         """Give the reservation back. Only before anything ran: what has looked at the records has spent it."""
+        if not self.is_new:
+            raise ValueError(
+                f"reservation {self.number} was made by an earlier part of this run, which may have used the records: "
+                "who knows that it has not can settle it by hand."
+            )
         self._settle(State.UNUSED, why)
 
     def __enter__(self) -> Self:
@@ -170,18 +177,19 @@ class Ledger:
         with self._journal.writing() as writer:
             book = _Book.read(writer.entries[1:])
             cap = book.cap(dataset)
+            if relation != cap.relation:
+                raise ValueError(
+                    f"the event is stated under {Relation(relation)}, and {dataset!r} is accounted under "
+                    f"{cap.relation}: one cannot be turned into the other; plan again with {cap.relation}."
+                )
             if (before := book.held(dataset, reference)) is not None:
                 if before.event != event:
                     raise ValueError(
                         f"the reference {reference} stands for another release in reservation {before.number} of "
                         f"{dataset!r}: choose a new one for every run."
                     )
-                return Reservation(self, before.number, State.SPENT if before.ended else State.RESERVED)
-            if relation != cap.relation:
-                raise ValueError(
-                    f"the event is stated under {Relation(relation)}, and {dataset!r} is accounted under "
-                    f"{cap.relation}: one cannot be turned into the other; plan again with {cap.relation}."
-                )
+                state = State.SPENT if before.ended else State.RESERVED
+                return Reservation(self, before.number, state, is_new=False)
             counted = book.counted(dataset)
             costs = charge(event, cap, place=len(book.of(dataset)) + 1)
             needed = epsilon_of(total([*(entry.charge for entry in counted), costs]), cap)
