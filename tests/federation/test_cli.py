@@ -217,3 +217,42 @@ def test_a_plan_put_in_the_place_of_the_accepted_one_is_noticed(folder):
     refused = sordino("run", folder / "records.csv", "--folder", folder / "east")
     assert refused.exit_code == 2
     assert "is not the plan that was accepted here" in refused.stderr
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_plan_takes_the_place_of_nothing_else(folder):
+    (folder / "schema.toml").write_text(SCHEMA)
+    before = contents(folder)
+    for name in ("members.toml", "schema.toml", "north/key.pem", "north/certificate.pem", "north"):
+        assert init(folder, "--out", folder / name).exit_code == 2
+        assert contents(folder) == before
+
+
+def test_a_run_takes_the_place_of_nothing_in_the_folder(folder):
+    assert init(folder).exit_code == 0
+    home = folder / "north"
+    digest = Charter.load(folder / "plan.json").digest
+    assert sordino("join", folder / "plan.json", "--folder", home, "--accept", digest).exit_code == 0
+    (folder / "records.csv").write_text("age,member,income\n30,yes,low\n")
+    before = contents(folder)
+    for name in ("key.pem", "plan.json", "acceptance.json", "record.jsonl", "pending", "lock"):
+        for option in ("--out", "--certificate"):
+            refused = sordino("run", folder / "records.csv", "--folder", home, option, home / name)
+            assert refused.exit_code == 2
+            assert contents(folder) == before
+
+
+def test_a_run_does_not_replace_its_records(folder):
+    assert init(folder).exit_code == 0
+    (folder / "records.csv").write_text("age,member,income\n30,yes,low\n")
+    before = contents(folder)
+    for option in ("--out", "--certificate"):
+        refused = sordino(
+            "run", folder / "records.csv", "--folder", folder / "north", option, folder / "north" / ".." / "records.csv"
+        )
+        assert refused.exit_code == 2
+        assert "records.csv exists and is not" in refused.stderr
+    assert contents(folder) == before
