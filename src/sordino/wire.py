@@ -31,7 +31,8 @@ def parse(text: str, longest: int = LONGEST) -> Any:
     if len(text) > longest:
         raise ValueError(f"it has {len(text)} characters, and at most {longest} are read.")
     depth = 0
-    for bracket in re.findall(r"[\[\]{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text)):
+    # a text without its end too, which would otherwise be looked for once more from every quote in it
+    for bracket in re.findall(r"[\[\]{}]", re.sub(r'(?s)"(?:[^"\\]|\\.)*+"?', "", text)):
         depth += 1 if bracket in "[{" else -1
         if depth > DEEPEST:
             raise ValueError(f"it is nested more than {DEEPEST} deep.")

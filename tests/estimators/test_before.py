@@ -9,7 +9,7 @@ import pytest
 from joblib import parallel_backend
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -61,6 +61,10 @@ class Sneaky(Normalizer):
         return super().fit(X)
 
 
+def imitation():
+    return type("FunctionTransformer", (Centred,), {})()
+
+
 def in_columns(step):
     return ColumnTransformer([("some", step, [0, 1])], remainder="passthrough")
 
@@ -70,6 +74,10 @@ FITTED = {
     "Pipeline": lambda: Pipeline([("a", MinMaxScaler()), ("b", logistic())]),
     "a step of one's own": lambda: make_pipeline(Centred(), logistic()),
     "one that derives from a row-wise one": lambda: make_pipeline(Sneaky(), logistic()),
+    "one with the name of a trusted one": lambda: make_pipeline(imitation(), logistic()),
+    "columns chosen by the records": lambda: make_pipeline(
+        ColumnTransformer([("some", "passthrough", lambda X: [X.mean(axis=0).argmax()])]), logistic()
+    ),
     "second of three": lambda: make_pipeline(Normalizer(), StandardScaler(), logistic()),
     "in columns": lambda: make_pipeline(in_columns(StandardScaler()), logistic()),
     "in the remaining columns": lambda: make_pipeline(
@@ -140,6 +148,12 @@ def test_a_row_wise_step_passes_and_leaves_no_mark(name):
     model = Pipeline([("first", ROW_WISE[name]), ("last", logistic())]).fit(X, Y)["last"]
     assert all(finding.holds for finding in verify(model.certificate_))
     assert not any("steps before" in sentence for sentence in model.certificate_.assumed)
+
+
+def test_columns_may_be_chosen_by_their_names():
+    table = pytest.importorskip("pandas").DataFrame(X, columns=["a", "b", "c"])
+    some = ColumnTransformer([("some", "passthrough", make_column_selector("a|b"))])
+    assert make_pipeline(some, logistic()).fit(table, Y)[-1].n_features_in_ == 2
 
 
 def public():

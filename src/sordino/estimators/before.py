@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
@@ -38,7 +38,7 @@ class KnowsItsPipeline:
     A copy, or what is sent to another process, keeps what was found where it was made.
     """
 
-    _found: tuple[str, ...] = ()
+    _found: tuple[type, ...] = ()
 
     def __sklearn_clone__(self) -> Any:
         copy = super().__sklearn_clone__()  # type: ignore[misc]
@@ -54,7 +54,8 @@ class KnowsItsPipeline:
     def _steps_before(self) -> tuple[str, ...]:
         """The sentence about steps that are taken on trust, if there are any; an error where one is fitted."""
         found = _before(self)
-        fitted = [name for name in found if name not in {kind.__name__ for kind in TRUSTED}]
+        # by the kind itself: another one may have the same name
+        fitted = [kind.__name__ for kind in found if kind not in TRUSTED]
         if fitted:
             raise ValueError(
                 f"{fitted[0]} comes before {type(self).__name__} and is fitted to the records: each of them moves all "
@@ -62,10 +63,10 @@ class KnowsItsPipeline:
                 "(Normalizer, FunctionTransformer with fixed numbers, a schema with public ranges), or fit "
                 f"{fitted[0]} to public data and put FrozenEstimator(fitted) in its place."
             )
-        return (STEPS_PUBLIC(names=", ".join(found)),) if found else ()
+        return (STEPS_PUBLIC(names=", ".join(kind.__name__ for kind in found)),) if found else ()
 
 
-def _before(estimator: KnowsItsPipeline) -> tuple[str, ...]:
+def _before(estimator: KnowsItsPipeline) -> tuple[type, ...]:
     """The kinds of the steps before an estimator that are not known to be row-wise."""
     found = [*estimator._found]
     for thread, frame in sys._current_frames().items():
@@ -73,7 +74,7 @@ def _before(estimator: KnowsItsPipeline) -> tuple[str, ...]:
         for owner, steps in _being_fitted(sys._getframe() if own else frame):
             # a thread of its own may do a part of the work of another one's pipeline, if it was given to it
             if own or any(part is estimator for part in owner.get_params().values()):
-                found += [name for step in steps for name in _not_row_wise(step)]
+                found += [kind for step in steps for kind in _not_row_wise(step)]
     return tuple(dict.fromkeys(found))
 
 
@@ -92,7 +93,7 @@ def _being_fitted(frame: Any) -> Iterator[tuple[Any, list[Any]]]:
         frame = frame.f_back
 
 
-def _not_row_wise(step: Any) -> Iterator[str]:
+def _not_row_wise(step: Any) -> Iterator[type]:
     # the very kinds: what derives from them may do anything
     if step is None or isinstance(step, str) or type(step) in ROW_WISE:
         return
@@ -101,10 +102,16 @@ def _not_row_wise(step: Any) -> Iterator[str]:
         parts = [part for _, part in step.steps]
     elif type(step) is FeatureUnion:
         parts = [part for _, part in step.transformer_list]
-    elif type(step) is ColumnTransformer:
+    elif type(step) is ColumnTransformer and not any(map(_looks_at_records, step.transformers)):
         parts = [step.remainder, *(part for _, part, _ in step.transformers)]
     else:
-        yield type(step).__name__
+        yield type(step)
         return
     for part in parts:
         yield from _not_row_wise(part)
+
+
+def _looks_at_records(part: tuple[str, Any, Any]) -> bool:
+    """A function that chooses columns is given all the records; scikit-learn's own looks at names and dtypes alone."""
+    _, _, columns = part
+    return callable(columns) and type(columns) is not make_column_selector
