@@ -136,7 +136,7 @@ ROWS: list[tuple[str, str, str, str, str]] = [
         "oracle/query.py",
         "return (1 - self.mix) * self.difference.clip + self.mix * self.gradient.clip",
         "return self.mix * self.difference.clip + (1 - self.mix) * self.gradient.clip",
-        "tests/oracle/test_moved.py",
+        "tests/oracle/test_differences.py",
     ),
     (
         "targets: labels of any size",
@@ -147,7 +147,7 @@ ROWS: list[tuple[str, str, str, str, str]] = [
     ),
     (
         "targets: not held to what the loss admits",
-        "oracle/linear.py",
+        "oracle/block.py",
         "targets = loss.admit(self.targets)",
         "targets = self.targets",
         "tests/oracle/test_targets.py",
@@ -255,7 +255,7 @@ ROWS: list[tuple[str, str, str, str, str]] = [
         "privacy/filter.py",
         "        self._taken = taken\n",
         "",
-        "tests/privacy/test_filter.py -k 'gaussian_releases or adds_up or pure'",
+        "tests/privacy/test_filter.py -k pure_budgets_add_up",
     ),
     (
         "filter: the Renyi rule without its limit",
