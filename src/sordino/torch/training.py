@@ -158,7 +158,7 @@ def _records(dataset: Any) -> Any:
 
 def _rows(method: Any, n: int) -> int:
     """How many records a pass should hold: a batch as it is mostly drawn, in a few equal passes where it is large."""
-    expected: float = method.batch_size if isinstance(method, Batched) else n
+    expected = (method.batch_size if isinstance(method, Batched) else None) or n
     usual = expected if getattr(method, "sampling", "") == "fixed_size" else expected + 2 * math.sqrt(expected)
     return math.ceil(usual / math.ceil(usual / 1024))
 

@@ -86,13 +86,15 @@ def layout_of(
 
 
 def made_up(sample: tuple[Tensor, Tensor], size: int, words: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Random inputs, whole numbers below `words`, and zeros as targets, shaped like the sample's."""
+    """Random inputs, whole numbers below `words`, and as targets zeros or fractions, shaped like the sample's."""
     inputs, targets = (torch.zeros((size, *t.shape[1:]), dtype=t.dtype, device=t.device) for t in sample)
     generator = torch.Generator().manual_seed(seed)
     if inputs.is_floating_point():
         inputs += torch.randn(inputs.shape, generator=generator, dtype=torch.float64).to(inputs)
     else:
         inputs += torch.randint(words, inputs.shape, generator=generator).to(inputs)
+    if targets.is_floating_point():
+        targets += torch.rand(targets.shape, generator=generator, dtype=torch.float64).to(targets)
     return inputs, targets
 
 
