@@ -24,10 +24,10 @@ PEERS = Path(__file__).parent.parent / ".venv-peers" / "bin" / "python"
 RECORDS, SECONDS, ROUND = 60_000, 8.0, 2560
 CASES = [
     ("mlp", "gradient", 128, 1.8),
-    ("mlp", "gradient", 512, 1.3),
+    ("mlp", "gradient", 512, 1.15),
     ("mlp", "gradient", 1024, 1.3),
     ("cnn", "gradient", 256, 1.6),
-    ("cnn", "gradient", 512, 1.6),
+    ("cnn", "gradient", 512, 1.1),
     ("mlp", "recursion", 128, 1.3),
     ("mlp", "recursion", 512, 1.3),
     ("cnn", "recursion", 256, 1.3),

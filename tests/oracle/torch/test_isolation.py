@@ -224,7 +224,9 @@ def by_the_largest(outputs, targets):
 
 
 @pytest.mark.parametrize(
-    ("loss", "kind"), [(by_positives, float), (by_class_counts, int), (by_the_largest, int)], ids=["positives", "class counts", "the largest"]
+    ("loss", "kind"),
+    [(by_positives, float), (by_class_counts, int), (by_the_largest, int)],
+    ids=["positives", "class counts", "the largest"],
 )
 def test_a_loss_that_looks_at_the_batch_is_refused_or_sees_one_record(loss, kind):
     torch.manual_seed(0)

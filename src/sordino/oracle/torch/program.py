@@ -165,6 +165,9 @@ def _tidied(graph: fx.Graph, zeros: int) -> list[Draw]:
     for node in list(graph.nodes):
         if node.op == "call_function" and is_random(node):
             cut_out(node, new_input)
+    for node in list(graph.nodes):
+        if node.target is aten.add.Tensor:
+            _fused(node)
     graph.eliminate_dead_code()
     for node in inputs:
         if not node.users:
@@ -208,6 +211,27 @@ def _owner(node: fx.Node) -> fx.Node:
             break
         node = node.args[0]
     return node
+
+
+def _fused(add: fx.Node) -> None:
+    """A product and a bias that vmap has taken apart, as one operation again: bias * 1 + view(a b)."""
+    scaled, viewed = (add.args[0], add.args[1]) if len(add.args) == 2 else (None, None)
+    if not (isinstance(scaled, fx.Node) and isinstance(viewed, fx.Node) and not add.kwargs):
+        return
+    if scaled.target is not aten.mul.Scalar or scaled.args[1] != 1 or viewed.target is not aten._unsafe_view.default:
+        return
+    bias, product = scaled.args[0], viewed.args[0]
+    shapes = [node.meta["val"].shape for node in (bias, product, viewed, add) if isinstance(node, fx.Node)]
+    once = len(viewed.users) == 1 and isinstance(product, fx.Node) and len(product.users) == 1
+    if not (once and product.target is aten.mm.default and len(shapes) == 4):  # type: ignore[union-attr]
+        return
+    if len(shapes[0]) == 1 and shapes[0][0] == shapes[1][1] and shapes[2] == shapes[3]:
+        with add.graph.inserting_before(add):
+            whole = add.graph.call_function(aten.addmm.default, (bias, *product.args))  # type: ignore[union-attr]
+            again = add.graph.call_function(aten.view.default, (whole, list(shapes[3])))
+        whole.meta, again.meta = dict(product.meta), dict(add.meta)  # type: ignore[union-attr]
+        add.replace_all_uses_with(again)
+        add.graph.erase_node(add)
 
 
 def _without_zeros(zeros: fx.Node) -> None:
