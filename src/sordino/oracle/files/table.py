@@ -59,9 +59,9 @@ class Table:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The columns of the features."""
+        there = self.files.schema.names
         from sordino.tabular.cells import require_columns
 
-        there = self.files.schema.names
         names = [name for name in there if name != self.target] if self.features is None else list(self.features)
         require_columns((*names, self.target), there, str(self.path))
         if self.target in names or len(set(names)) < len(names) or not names:
