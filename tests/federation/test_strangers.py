@@ -362,6 +362,24 @@ def test_a_sum_is_taken_only_with_every_members_signature(tmp_path, monkeypatch,
     assert all(isinstance(one, Trained) for one in federation.take_part(seeds=False).values())
 
 
+def test_a_sum_that_a_member_does_not_sign_is_not_used(tmp_path, monkeypatch):
+    federation = federation_of(tmp_path)
+    true = Record.signature
+
+    def signing(self, seen):
+        signature = true(self, seen)
+        return "00" * 64 if seen["step"] == 1 and self._identity.folder == federation.home("south") else signature
+
+    monkeypatch.setattr(Record, "signature", signing)
+    ended = federation.take_part(seeds=False)
+    for name in NAMES:
+        assert "south did not sign the sum of step 2; it was not used" in str(ended[name])
+        assert len(federation.story(name).sums) == 1
+    # it was only a wrong signature: with the right one the run goes on
+    monkeypatch.undo()
+    assert all(isinstance(one, Trained) for one in federation.take_part(seeds=False).values())
+
+
 class TwoFaced:
     """Tells north something else than the others, rightly signed, in the round of a step's sum."""
 
