@@ -157,6 +157,21 @@ def archive_of(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED)
     return buffer.getvalue()
 
 
+def nested(members: dict[str, bytes]) -> bytes:
+    """One member inside another one's bytes, listed as well: few bytes that would unfold into many."""
+    inner = archive_of({"hidden0_coef.npy": bytes(100_000)})
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.writestr("hidden1_coef.npy", inner[: inner.index(b"PK\x01\x02")])
+        listed = zipfile.ZipFile(io.BytesIO(inner)).infolist()[0]
+        listed.header_offset = archive.filelist[-1].header_offset + len(archive.filelist[-1].FileHeader())
+        archive.filelist.append(listed)
+        archive.NameToInfo[listed.filename] = listed
+    return buffer.getvalue()
+
+
 def members_of(path: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(path) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
@@ -202,6 +217,12 @@ def test_a_file_that_is_not_an_intact_model(tmp_path: Path) -> None:
     def stripped(body: dict[str, Any]) -> None:
         del body["features"]
 
+    def more(body: dict[str, Any]) -> None:
+        body["approved_by"] = "an authority"
+
+    def spelled(body: dict[str, Any]) -> None:
+        body["version"] = True
+
     cases = [
         (b"", "not a Sordino model file"),
         (b"%PDF-1.7", "not a Sordino model file"),
@@ -225,6 +246,10 @@ def test_a_file_that_is_not_an_intact_model(tmp_path: Path) -> None:
         (forged(members, classes), "1 outputs"),
         (forged(members, mixed), "all texts or all numbers"),
         (forged(members, stripped), "incomplete: KeyError\\('features'\\)"),
+        (forged(members, more), "not written by Sordino"),
+        (forged(members, spelled), "not written by Sordino"),
+        (archive_of({**members, "model.json": b'{"format": "x", ' + members["model.json"][1:]}), "not that of"),
+        (nested(members), "lie on top of each other"),
         (forged({**members, "coef.npy": pickled}, nothing), "not plain arrays"),
         (forged({**members, "coef.npy": promised}, nothing), "not plain arrays"),
         (forged({**members, "coef.npy": b"junk"}, nothing), "not plain arrays"),

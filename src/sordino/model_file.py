@@ -266,6 +266,12 @@ def _pack(model: LoadedModel) -> bytes:
     }
     if model.schema is not None:
         members[_OPTIONAL] = model.schema.to_toml().encode()
+    body = _body(model, members)
+    return archive.pack({"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1).encode(), **members})
+
+
+def _body(model: LoadedModel, members: dict[str, bytes]) -> dict[str, Any]:
+    """model.json, without its digest."""
     body = {
         "format": FORMAT,
         "version": VERSION if model.hidden is None else NETWORK_VERSION,
@@ -277,12 +283,10 @@ def _pack(model: LoadedModel) -> bytes:
     if model.hidden is not None:
         body["network"] = {
             "activation": model.hidden.activation,
-            "row_norm": model.hidden.row_norm,
+            "row_norm": float(model.hidden.row_norm),
             "hidden": len(model.hidden.layers),
         }
-    return archive.pack(
-        {"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1, allow_nan=False).encode(), **members}
-    )
+    return body
 
 
 def _unpack(content: bytes) -> LoadedModel:
@@ -298,12 +302,13 @@ def _unpack(content: bytes) -> LoadedModel:
             f"this model file has version {wire.shown(body.get('version'))}, and versions {VERSION} and "
             f"{NETWORK_VERSION} are known here: use the Sordino release that wrote it, or a newer one."
         )
-    stated = {name: _sha256(member) for name, member in members.items() if name != "model.json"}
+    others = {name: member for name, member in members.items() if name != "model.json"}
+    stated = {name: _sha256(member) for name, member in others.items()}
     if body.pop("digest", None) != wire.digest(body) or body.get("members") != stated:
         raise ValueError("this model file was altered or damaged: its digests do not match its content.")
     try:
         classes, names = body["classes"], body["features"]
-        return LoadedModel(
+        model = LoadedModel(
             task=body["task"],
             coef=archive.to_array(members["coef.npy"]),
             intercept=archive.to_array(members["intercept.npy"]),
@@ -313,8 +318,12 @@ def _unpack(content: bytes) -> LoadedModel:
             certificate_json=members["certificate.json"].decode(),
             hidden=_hidden(body["network"], members) if body["version"] == NETWORK_VERSION else None,
         )
+        again = _body(model, others)
     except (KeyError, TypeError, UnicodeDecodeError) as error:
         raise ValueError(f"this model file is incomplete: {wire.shown(error)} is missing or malformed.") from None
+    if wire.canonical(body) != wire.canonical(again):
+        raise ValueError("this model file was not written by Sordino: it would write the same values otherwise.")
+    return model
 
 
 def _hidden(stated: Any, members: dict[str, bytes]) -> HiddenLayers:

@@ -144,3 +144,11 @@ def test_a_file_is_named_in_its_sentence(tmp_path: Path) -> None:
         Schema.load(path)
     with pytest.raises(FileNotFoundError):
         Schema.load(tmp_path / "absent.toml")
+
+
+def test_a_list_of_very_many_values() -> None:
+    """Comparing each with all the others would take minutes."""
+    many = [f"v{number}" for number in range(200_000)]
+    assert len(Category(tuple(many)).values) == 200_000
+    with pytest.raises(ValueError, match="'v7' more than once"):
+        Category((*many, "v7"))
