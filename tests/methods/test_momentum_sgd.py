@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sordino.budget import Budget
-from sordino.domains import Ball
 from sordino.losses import Huber, Logistic
-from sordino.methods import DPSGD, Cosine, HalvedMidway, NoisySGD, StepDecay
+from sordino.methods import DPSGD, HalvedMidway, NoisySGD
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
@@ -37,30 +35,6 @@ def test_momentum_is_a_geometric_sum():
     # m_t = 1, 1 + rho, 1 + rho + rho^2:  w_3 = 3 + 2 rho + rho^2
     np.testing.assert_allclose(pulled(steps=3, step_size=1.0, momentum=0.5), 3 + 1 + 0.25, atol=1e-4)
     np.testing.assert_allclose(pulled(steps=3, step_size=2.0), 6.0, atol=1e-4)
-
-
-def test_the_average_is_of_all_iterates_but_the_start():
-    np.testing.assert_allclose(pulled(steps=4, step_size=1.0, release="average"), 2.5, atol=1e-4)
-
-
-def test_steps_follow_their_rate():
-    np.testing.assert_allclose(pulled(steps=4, step_size=1.0, rate=StepDecay(2, 0.1)), 2.2, atol=1e-4)
-    np.testing.assert_allclose(pulled(steps=4, step_size=1.0, rate=HalvedMidway()), 3.0, atol=1e-4)
-    np.testing.assert_allclose(pulled(steps=4, step_size=1.0, rate=Cosine()), 2.5, atol=1e-4)
-
-
-def test_the_penalty_pulls_and_the_domain_holds():
-    # w* of -w + (mu/2) w^2 is 1/mu
-    np.testing.assert_allclose(pulled(steps=100, step_size=0.5, penalty=0.25), 4.0, atol=1e-3)
-    np.testing.assert_allclose(pulled(steps=100, step_size=0.5, domain=Ball(0.5)), 0.5, atol=1e-6)
-
-
-def test_batches_are_divided_by_their_expected_size():
-    w = pulled(2000, steps=1, step_size=1.0, batch_size=3)
-    # size / b, size ~ Binomial(10, 3/10)
-    np.testing.assert_allclose(3 * w, np.rint(3 * w), atol=1e-4)
-    assert w.mean() == pytest.approx(1.0, abs=4 * math.sqrt(2.1) / 3 / math.sqrt(2000))
-    np.testing.assert_allclose(pulled(20, steps=1, step_size=1.0, batch_size=3, sampling="fixed_size"), 1.0, atol=1e-4)
 
 
 def test_without_momentum_it_is_noisy_sgd():

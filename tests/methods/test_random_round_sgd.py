@@ -60,11 +60,6 @@ def test_the_run_ends_after_the_round_that_was_drawn():
     assert np.bincount(np.rint(ends).astype(int), minlength=6)[1:] == pytest.approx(60, abs=28)
 
 
-def test_all_rounds_are_accounted_for():
-    plan = RandomRoundSGD(40, 10, 1.0).plan(Problem(50, 2, Logistic()), BUDGET)
-    assert [count for _, count in plan.event.parts] == [40]
-
-
 def test_the_original():
     """Theorem 5: one record per step, n^2 rounds, and its step size with the public bound log 2 on F(0)."""
     n, d, e, delta = 300, 10, 0.5, 1e-4

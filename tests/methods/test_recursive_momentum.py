@@ -11,7 +11,6 @@ from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.losses import Huber, Logistic
 from sordino.methods import DPSGD, Cosine, RecursiveMomentum
-from sordino.methods.plan import LastStep
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
@@ -229,20 +228,6 @@ def test_the_theorems_numbers():
     assert plan.sampling == Poisson(math.ceil(1 / zeta) / 32561)
     assert plan.first.sampling == Poisson(math.ceil(1 / (zeta**2 * beta * F)) / 32561)
     assert plan.clip == 1.0
-
-
-def test_a_random_iterate_is_one_of_the_path():
-    oracle = linear_oracle(*records(), PROBLEM, ROWS)
-    method = RecursiveMomentum(**{**GIVEN, "steps": 4}, step_size=0.7, release="random")
-    plan = quiet(method)
-    last = replace(plan, stop=LastStep())
-    path = [method.run(replace(last, steps=t), PROBLEM, oracle, Randomness.seeded(0)).weights for t in (1, 2, 3, 4)]
-    drawn = [method.run(plan, PROBLEM, oracle, Randomness.seeded(seed)).weights for seed in range(200)]
-    which = [int(np.argmin([np.abs(w - w_t).max() for w_t in path])) for w in drawn]
-    assert max(np.abs(w - path[t]).max() for w, t in zip(drawn, which, strict=True)) < 1e-6
-    # 50 each, standard deviation 6
-    assert np.bincount(which, minlength=4) == pytest.approx(50, abs=25)
-    assert plan.event == last.event
 
 
 @pytest.mark.parametrize(
