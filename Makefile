@@ -9,13 +9,14 @@ READY := $(ENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(ENV)/bin/python -m pytest -n auto --dist worksteal
 
-.PHONY: help demo test slow audit flower peers lint bench papers
+.PHONY: help demo test slow audit mutants flower peers lint bench papers
 
 help:
 	@echo "make demo    train, certify and verify a private model of a real survey; writes demo/report.html"
 	@echo "make test    the tests, in parallel"
 	@echo "make slow    the tests that take more than a few seconds"
 	@echo "make audit   thousands of training runs that measure the privacy loss"
+	@echo "make mutants one-line changes that would make a guarantee false, which the tests must notice"
 	@echo "make peers   an environment with libraries that benchmarks compare with"
 	@echo "make flower  an environment for Flower, which starts and watches owners, and the test with it"
 	@echo "make lint    ruff and mypy"
@@ -39,6 +40,9 @@ slow: $(READY)
 
 audit: $(READY)
 	@$(PYTEST) -m audit
+
+mutants: $(READY)
+	@$(ENV)/bin/python tools/mutants.py
 
 # Flower wants older versions of what the command line uses, so it gets an environment of its own
 FLOWER_ENV := .venv-flower
