@@ -27,6 +27,7 @@ from sklearn.preprocessing import (
 from sordino import NoisyGradientDescent, PrivateHuberRegressor, PrivateLogisticRegression, verify
 from sordino.estimators import PrivateSearch
 from sordino.estimators.networks import PrivateMLPClassifier
+from sordino.features import HOG
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
 
@@ -134,6 +135,7 @@ def test_what_a_pipeline_hands_to_workers_is_refused_there(backend, meta):
 
 ROW_WISE = {
     "Normalizer": Normalizer(),
+    "pictures": HOG((1, 3), cells=(1,)),
     "Binarizer": Binarizer(),
     "PolynomialFeatures": PolynomialFeatures(2),
     "passthrough": "passthrough",

@@ -23,9 +23,19 @@ from sklearn.kernel_approximation import AdditiveChi2Sampler
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 
+from sordino.features import HOG, Scattering
 from sordino.sentences import STEPS_PUBLIC
 
-ROW_WISE = (AdditiveChi2Sampler, Binarizer, FeatureHasher, HashingVectorizer, Normalizer, PolynomialFeatures)
+ROW_WISE = (
+    AdditiveChi2Sampler,
+    Binarizer,
+    FeatureHasher,
+    HashingVectorizer,
+    HOG,
+    Normalizer,
+    PolynomialFeatures,
+    Scattering,
+)
 """What comes out for a record depends on that record alone; `fit` looks at the number of columns at most."""
 
 TRUSTED = (FrozenEstimator, FunctionTransformer)
