@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 from dataclasses import replace
 
 import numpy as np
@@ -245,6 +246,12 @@ def test_a_signature_names_who_gave_it(identity):
     assert certificate.about({}).signature is None
 
 
+def _altered(pem, old, new):
+    content = ssl.PEM_cert_to_DER_cert(pem)
+    assert old in content
+    return ssl.DER_cert_to_PEM_cert(content.replace(old, new))
+
+
 def test_a_wrong_signature_fails(identity, tmp_path):
     certificate = certify()
     mine, theirs = certificate.sign(identity), certificate.sign(Identity.create(tmp_path, "Somebody else"))
@@ -253,6 +260,9 @@ def test_a_wrong_signature_fails(identity, tmp_path):
         Signature(mine.signature.signer, "0" * 128),
         Signature("nothing", mine.signature.value),
         Signature("\n" + mine.signature.signer, mine.signature.value),
+        # a kind of key, and a version of X.509, that nobody knows
+        Signature(_altered(mine.signature.signer, b"\x2b\x65\x70", b"\x2b\x65\x05"), mine.signature.value),
+        Signature(_altered(mine.signature.signer, b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x03"), "0" * 128),
     ):
         assert not passes(replace(certificate, signature=wrong).to_json())
     assert not passes(replace(mine, created="2020-02-02T20:20:20+00:00").sign(identity).to_json())

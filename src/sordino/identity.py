@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -36,10 +36,12 @@ class Face:
 
     def __post_init__(self) -> None:
         try:
-            certificate = x509.load_pem_x509_certificate(self.pem.encode())
-        except ValueError:
+            key = x509.load_pem_x509_certificate(self.pem.encode()).public_key()
+        except (ValueError, x509.InvalidVersion):
             raise ValueError("this is not a certificate in PEM form: send certificate.pem as it was written.") from None
-        if not isinstance(certificate.public_key(), Ed25519PublicKey):
+        except UnsupportedAlgorithm:
+            key = None
+        if not isinstance(key, Ed25519PublicKey):
             raise ValueError("this certificate has no Ed25519 key: make one with sordino identity.")
 
     @cached_property

@@ -20,9 +20,10 @@ class NotCertified(RuntimeError):
     """The solver stopped short of the tolerance the guarantee needs."""
 
 
-def _refuse(reached: float, tolerance: float, work: str) -> NotCertified:
+def _refuse(tolerance: float) -> NotCertified:
+    # how near it came, and what stopped it, was computed from the records
     return NotCertified(
-        f"the gradient norm is still {reached:.3g} after {work}, and the guarantee needs {tolerance:.3g}: nothing was "
+        f"the solver stopped short of the gradient norm {tolerance:.3g} that the guarantee needs: nothing was "
         "released. More strong convexity (a larger penalty) makes the problem easier to solve."
     )
 
@@ -50,11 +51,11 @@ def newton(gradient: Map, curvature: Callable[[Array], Map], start: Array, toler
                 break
             length /= 2
             if length < 1e-8:
-                raise _refuse(norm, tolerance, "the steps became too small to matter")
+                raise _refuse(tolerance)
         w, norm = trial, trial_norm
     if norm <= tolerance:
         return w
-    raise _refuse(norm, tolerance, f"{most} Newton steps")
+    raise _refuse(tolerance)
 
 
 def svrg(
@@ -88,7 +89,6 @@ def svrg(
             batch = np.sort(generator.choice(records, size, replace=False, shuffle=False)).astype(np.intp)
             w = w - eta * (batch_gradient(w, batch) - batch_gradient(anchor, batch) + full)
         g = gradient(w)
-    norm = float(np.linalg.norm(g))
-    if norm <= tolerance:
+    if float(np.linalg.norm(g)) <= tolerance:
         return w
-    raise _refuse(norm, tolerance, f"{most} rounds of variance-reduced descent")
+    raise _refuse(tolerance)
