@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -44,36 +42,6 @@ def data(loss, seed=0, n=300):
 
 def problem(loss, n=300):
     return Problem(n, D + 1, loss, domain=Ball(3.0))
-
-
-def hessian(X, y, loss, at, rows=ROWS):
-    """(1/n) sum_i phi''(<w, r_i>, y_i) r_i r_i', record by record."""
-    total = np.zeros((len(at), len(at)))
-    for x, target in zip(X, y, strict=True):
-        if math.isfinite(target):
-            row = plain.bounded_row(x, rows)
-            total += float(loss.curvature(np.array([at @ row]), np.array([target]))[0]) * np.outer(row, row)
-    return total / len(y)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("loss", ONE_SCORE, ids=repr)
-def test_products_are_those_of_the_hessian(loss, form):
-    X, y = data(loss)
-    X[5] = 0.0  # 1e200 has no single precision
-    oracle = linear_oracle(FORMS[form](X), y, problem(loss), ROWS)
-    rng = np.random.default_rng(1)
-    at, v = rng.normal(size=D + 1), rng.normal(size=D + 1)
-    H = hessian(X, y, loss, at)
-    product = oracle.curvature_product(at)
-    np.testing.assert_allclose(product(v), H @ v, rtol=1e-12, atol=1e-15)
-    stack = rng.normal(size=(11, D + 1))
-    np.testing.assert_allclose(product(stack), stack @ H, rtol=1e-12, atol=1e-14)
-    # the weights were taken at `at`, once: the oracle goes on as before
-    np.testing.assert_array_equal(product(v), product(v))
-    np.testing.assert_allclose(
-        oracle.gradient(at), plain.clipped_sum(X, y, ROWS, loss, at, problem(loss).constants.L) / len(y), rtol=1e-11
-    )
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])

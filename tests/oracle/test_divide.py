@@ -1,8 +1,6 @@
-"""Parts of the records as oracles of their own, and the noisy sum of clipped losses."""
+"""Parts of the records as oracles of their own."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +9,7 @@ from scipy import sparse
 from sordino.budget import Relation
 from sordino.losses import Huber, Logistic, Softmax
 from sordino.oracle import linear_oracle
-from sordino.oracle.query import ClippedLoss, Gradient
 from sordino.oracle.rows import Rows
-from sordino.privacy.noise import GaussianNoise
-from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 
 N, D = 60, 4
@@ -58,52 +53,3 @@ def test_parts_may_be_empty_where_the_number_of_records_is_private():
         assert np.array_equal(parts[whole].gradient(np.ones(problem.dim)), oracle.gradient(np.ones(problem.dim)))
         assert not parts[1 - whole].gradient(np.ones(problem.dim)).any()
         assert parts[1 - whole].value(np.ones(problem.dim)) == 0
-
-
-def test_a_part_must_be_stated_with_its_own_number_of_records():
-    X, y = records(Logistic())
-    oracle = linear_oracle(X, y, stated(Logistic()), ROWS)
-    with pytest.raises(ValueError, match="X has 58 rows, but the problem was stated with 60"):
-        oracle.divide(np.array([1, 2]), stated(Logistic()), stated(Logistic(), 2))
-
-
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_the_sum_of_clipped_losses(form):
-    loss, clip = Logistic(), 0.9
-    X, y = records(loss)
-    oracle = linear_oracle(form(X), y, stated(loss), ROWS)
-    w = np.random.default_rng(2).normal(size=(5, D + 1)) * 3
-    rows = X * ROWS.scales(np.linalg.norm(X, axis=1))[:, None]
-    margins = w[:, :D] @ rows.T + ROWS.intercept * w[:, D:]
-    exact = np.minimum(np.log1p(np.exp(-y * margins)), clip).sum(axis=1)
-    noise = GaussianNoise(clip, 1e-6, 1)
-    assert oracle.release(ClippedLoss(w, clip), noise, Randomness.seeded(0)) == pytest.approx(exact, abs=1e-5)
-    one = oracle.release(ClippedLoss(w[0], clip), noise, Randomness.seeded(0))
-    assert one.shape == ()
-    assert one == pytest.approx(exact[0], abs=1e-5)
-
-
-@pytest.mark.parametrize("relation", list(Relation))
-def test_one_record_moves_the_sum_by_the_clip_at_most(relation):
-    clip = 0.4
-    problem = Problem(2, 1, Huber())
-    pulled = [  # a record that is predicted exactly, and one that is off by far
-        linear_oracle(np.ones((2, 1)), np.array([0.0, y]), problem, Rows(1.0), relation) for y in (0.0, 1e6)
-    ]
-    query, noise = ClippedLoss(np.zeros(1), clip), GaussianNoise(clip, 1e-9, 1)
-    near, far = (oracle.release(query, noise, Randomness.seeded(1)) for oracle in pulled)
-    assert far - near == pytest.approx(clip)
-    assert query.sensitivity(relation) == clip
-
-
-def test_too_little_noise_is_refused():
-    X, y = records(Logistic())
-    oracle = linear_oracle(X, y, stated(Logistic()), ROWS)
-    noise = GaussianNoise(0.5, 1.0, 1)
-    with pytest.raises(ValueError, match="the query has sensitivity 1"):
-        oracle.release(ClippedLoss(np.zeros(D + 1), 1.0), noise, Randomness.seeded(0))
-    with pytest.raises(ValueError, match="clip is inf"):
-        oracle.release(ClippedLoss(np.zeros(D + 1), np.inf), noise, Randomness.seeded(0))
-    # gradients are asked for as before
-    wide = replace(noise, sensitivity=2.0, dim=D + 1)
-    assert oracle.release(Gradient(np.zeros(D + 1), 1.0), wide, Randomness.seeded(0)).shape == (D + 1,)

@@ -1,25 +1,26 @@
-"""Dense and sparse oracles against gradients written out record by record."""
+"""Matrices in memory: every shape, form and number of models; nothing copied that need not be."""
 
-import itertools
 import threading
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import plain_gradients as plain
+from plain_gradients import exact
 from sordino.budget import Relation
 from sordino.domains import Ball
 from sordino.losses import Absolute, Logistic, Softmax
 from sordino.oracle import linear_oracle
 from sordino.oracle.dense import DenseBlock
-from sordino.oracle.query import Gradient
+from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sparse import SparseBlock
 from sordino.penalties import BoundedPenalty, Ridge
-from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
+from sordino.privacy.selection import NoisyMinimum
 from sordino.problem import Problem
 
 STORAGE = {
@@ -32,20 +33,6 @@ SOME = np.array([0, 2, 3, 11, 12, 13, 30])
 NONE = np.empty(0, dtype=np.intp)
 
 
-@dataclass(frozen=True)
-class Silence:
-    """Noise that adds nothing, to look at the sum itself."""
-
-    sensitivity: float
-
-    def perturb(self, value, randomness):
-        return value
-
-
-def ask(oracle, at, clip, batch=None):
-    return oracle.release(Gradient(at, clip, batch), Silence(2 * clip), Randomness.seeded(0))
-
-
 def example(loss, rho=0.0, records=37, features=5, seed=0):
     """Rows of which about half are longer than the bound; a third of the entries are zero."""
     rng = np.random.default_rng(seed)
@@ -55,41 +42,6 @@ def example(loss, rho=0.0, records=37, features=5, seed=0):
     rows = Rows(bound=2.0, intercept=rho)
     problem = Problem(records, features + (rho > 0), loss, domain=Ball(4.0))
     return X, plain.targets(loss, records, rng), problem, rows
-
-
-@pytest.mark.parametrize("storage", STORAGE)
-@pytest.mark.parametrize("rho", [0.0, 0.6])
-@pytest.mark.parametrize("loss", plain.LOSSES, ids=plain.label)
-def test_clipped_sums(loss, rho, storage):
-    X, y, problem, rows = example(loss, rho)
-    oracle = linear_oracle(STORAGE[storage](X), y, problem, rows)
-    stack = np.random.default_rng(1).normal(size=(9, problem.dim))
-    for clip, batch in itertools.product((0.05, 50.0), (None, SOME, NONE)):
-        want = np.array([plain.clipped_sum(X, y, rows, loss, w, clip, batch) for w in stack])
-        for models in (1, 2, 9):
-            got = ask(oracle, stack[:models], clip, batch)
-            np.testing.assert_allclose(got, want[:models], rtol=1e-12, atol=1e-13)
-        np.testing.assert_allclose(ask(oracle, stack[0], clip, batch), want[0], rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("storage", STORAGE)
-@pytest.mark.parametrize("rho", [0.0, 0.6])
-@pytest.mark.parametrize("loss", plain.LOSSES, ids=plain.label)
-def test_exact_mean_gradient_and_value(loss, rho, storage):
-    X, y, problem, rows = example(loss, rho)
-    oracle = linear_oracle(STORAGE[storage](X), y, problem, rows)
-    stack = np.random.default_rng(1).normal(size=(9, problem.dim)) * 0.3
-    L = problem.constants.L
-    gradients = np.array([plain.clipped_sum(X, y, rows, loss, w, L) / len(X) for w in stack])
-    values = np.array([plain.mean_loss(X, y, rows, loss, w) for w in stack])
-    np.testing.assert_allclose(oracle.gradient(stack), gradients, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(oracle.gradient(stack[0]), gradients[0], rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(oracle.value(stack), values, rtol=1e-13)
-    np.testing.assert_allclose(oracle.value(stack[0]), values[0], rtol=1e-13)
-    assert oracle.value(stack[0]).shape == ()
-    assert oracle.gradient(stack.reshape(3, 3, -1)).shape == (3, 3, problem.dim)
-    assert oracle.gradient(stack[:0]).shape == (0, problem.dim)
-    assert oracle.value(stack[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("storage", STORAGE)
@@ -108,7 +60,7 @@ def test_any_width_and_number_of_records(storage, columns):
     for records in (1, 2, 7, 8, 9, 65):
         X, y, problem, rows = example(Logistic(), 0.5, records, columns)
         w = np.random.default_rng(1).normal(size=problem.dim)
-        got = ask(linear_oracle(STORAGE[storage](X), y, problem, rows), w, 0.3)
+        got = exact(linear_oracle(STORAGE[storage](X), y, problem, rows), Gradient(w, 0.3))
         want = plain.clipped_sum(X, y, rows, problem.loss, w, 0.3)
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-13)
 
@@ -122,7 +74,7 @@ def test_rows_have_the_joint_norm_with_the_constant_column(storage):
     longer = np.linalg.norm(X, axis=1) > 2.0
     assert 5 < longer.sum() < len(X) - 5
     for i in range(len(X)):
-        row = -ask(oracle, problem.start(), 1e3, np.array([i]))
+        row = -exact(oracle, Gradient(problem.start(), 1e3, np.array([i])))
         assert row[-1] == 0.7
         assert np.linalg.norm(row) <= 3.0 * (1 + 1e-15)
         assert not longer[i] or np.linalg.norm(row) > 3.0 * (1 - 1e-12)
@@ -132,44 +84,12 @@ def test_the_penalty_is_left_out():
     X, y, problem, rows = example(Logistic())
     w = np.ones(problem.dim)
     answers = [
-        (oracle.gradient(w), oracle.value(w), ask(oracle, w, 0.1))
+        (oracle.gradient(w), oracle.value(w), exact(oracle, Gradient(w, 0.1)))
         for penalty in (Ridge(), Ridge(10.0), BoundedPenalty(3.0))
         for oracle in [linear_oracle(X, y, replace(problem, penalty=penalty), rows)]
     ]
     for other in answers[1:]:
         for a, b in zip(answers[0], other, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("storage", STORAGE)
-def test_the_order_of_the_records_does_not_matter(storage):
-    X, y, problem, rows = example(Logistic(), 0.4, records=500)
-    order = np.random.default_rng(3).permutation(len(X))
-    stack = np.random.default_rng(1).normal(size=(9, problem.dim))
-    here = linear_oracle(STORAGE[storage](X), y, problem, rows)
-    there = linear_oracle(STORAGE[storage](X[order]), y[order], problem, rows)
-    for models in (1, 9):
-        np.testing.assert_allclose(
-            ask(here, stack[:models], 0.2), ask(there, stack[:models], 0.2), rtol=1e-12, atol=1e-12
-        )
-
-
-@pytest.mark.parametrize("storage", ["dense64", "csr64"])
-def test_the_number_of_threads_does_not_change_a_bit(storage, monkeypatch):
-    X, y, problem, rows = example(Logistic(), 0.4, records=40_000, features=30)
-    oracle = linear_oracle(STORAGE[storage](X), y, problem, rows)
-    stack = np.random.default_rng(1).normal(size=(9, problem.dim))
-    half = np.arange(0, len(X), 2)
-
-    def everything():
-        one, many = stack[0], stack
-        return [*(ask(oracle, at, 0.2, b) for at in (one, many) for b in (None, half)), oracle.value(many)]
-
-    monkeypatch.setenv("SORDINO_THREADS", "1")
-    alone = everything()
-    for threads in ("2", "5"):
-        monkeypatch.setenv("SORDINO_THREADS", threads)
-        for a, b in zip(alone, everything(), strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -199,7 +119,7 @@ def test_a_dense_matrix_is_neither_copied_nor_changed():
         before, targets = matrix.copy(), y.copy()
         oracle = linear_oracle(matrix, y, problem, rows)
         oracle.gradient(np.ones((9, problem.dim)))
-        ask(oracle, np.ones(problem.dim), 0.1)
+        exact(oracle, Gradient(np.ones(problem.dim), 0.1))
         assert np.shares_memory(oracle.blocks.blocks[0].X, matrix)
         assert matrix.flags.writeable
         assert not oracle.blocks.blocks[0].X.flags.writeable
@@ -215,7 +135,7 @@ def test_a_sparse_matrix_is_neither_copied_nor_changed():
         before = matrix.copy()
         oracle = linear_oracle(matrix, y, problem, rows)
         oracle.gradient(np.ones((9, problem.dim)))
-        ask(oracle, np.ones(problem.dim), 0.1, SOME)
+        exact(oracle, Gradient(np.ones(problem.dim), 0.1, SOME))
         for mine, theirs, old in zip(
             oracle.blocks.blocks[0].X,
             (matrix.data, matrix.indices, matrix.indptr),
@@ -265,47 +185,6 @@ def test_the_factory_chooses_by_the_kind_of_matrix():
     assert isinstance(linear_oracle(sparse.coo_matrix(X), y, problem, rows).blocks.blocks[0], SparseBlock)
 
 
-def test_the_noise_is_added_to_the_sum_for_an_empty_batch_too():
-    X, y, problem, rows = example(Logistic())
-    oracle = linear_oracle(X, y, problem, rows)
-    noise = GaussianNoise.at(multiplier=1.0, sensitivity=0.2, dim=problem.dim)
-    for batch in (None, NONE):
-        at = np.ones((5, problem.dim))
-        exact = ask(oracle, at, 0.1, batch)
-        noisy = oracle.release(Gradient(at, 0.1, batch), noise, Randomness.seeded(7))
-        np.testing.assert_array_equal(noisy, noise.perturb(exact, Randomness.seeded(7)))
-        assert np.all(noisy != exact)
-
-
-def test_noise_made_for_less_than_the_query_is_refused():
-    X, y, problem, rows = example(Logistic())
-    query = Gradient(problem.start(), clip=0.5)
-    for relation, sensitivity in ((Relation.REPLACE_ONE, 1.0), (Relation.ADD_REMOVE, 0.5)):
-        oracle = linear_oracle(X, y, problem, rows, relation)
-        oracle.release(query, Silence(sensitivity), Randomness.seeded(0))
-        with pytest.raises(ValueError, match=r"the query has sensitivity .* but the noise was"):
-            oracle.release(query, Silence(sensitivity * 0.999), Randomness.seeded(0))
-        with pytest.raises(ValueError, match="the query has sensitivity"):
-            oracle.release(query, Silence(float("nan")), Randomness.seeded(0))
-
-
-@pytest.mark.parametrize("clip", [0.0, -1.0, float("inf"), float("nan")])
-def test_a_released_sum_needs_a_clip(clip):
-    X, y, problem, rows = example(Logistic())
-    with pytest.raises(ValueError, match="clip is"):
-        linear_oracle(X, y, problem, rows).release(
-            Gradient(problem.start(), clip), Silence(float("inf")), Randomness.seeded(0)
-        )
-
-
-@pytest.mark.parametrize("batch", [[3, 3], [5, 2], [-1, 2], [0, 37], [[1, 2]]])
-def test_a_batch_in_which_a_record_could_count_twice_is_refused(batch):
-    X, y, problem, rows = example(Logistic())
-    for matrix in (X, sparse.csr_array(X)):
-        with pytest.raises(ValueError, match="each at most once"):
-            ask(linear_oracle(matrix, y, problem, rows), problem.start(), 1.0, np.array(batch))
-
-
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
 def test_mismatches_are_sentences(make):
     X, y, problem, rows = example(Logistic(), 0.5)
@@ -319,12 +198,8 @@ def test_mismatches_are_sentences(make):
         linear_oracle(make(X), y, replace(problem, records=36), rows)
     with pytest.raises(ValueError, match="give both the same norm"):
         linear_oracle(make(X), y, problem, Rows(1.0, 0.5, norm=1.5))
-    oracle = linear_oracle(make(X), y, problem, rows)
     with pytest.raises(ValueError, match="last axis must have length 6"):
-        oracle.gradient(np.zeros(5))
-    for bad in (np.nan, np.inf):
-        with pytest.raises(ValueError, match="parameters are not finite"):
-            oracle.value(np.array([0, 0, bad, 0, 0, 0]))
+        linear_oracle(make(X), y, problem, rows).gradient(np.zeros(5))
 
 
 def test_a_vector_is_not_a_matrix():
@@ -340,7 +215,7 @@ def test_under_add_remove_the_number_of_records_is_a_public_stand_in():
         oracle = linear_oracle(X, y, stated, rows, Relation.ADD_REMOVE)
         want = plain.clipped_sum(X, y, rows, problem.loss, w, problem.constants.L) / records
         np.testing.assert_allclose(oracle.gradient(w), want, rtol=1e-12)
-        np.testing.assert_allclose(ask(oracle, w, 5.0), want * records, rtol=1e-12)
+        np.testing.assert_allclose(exact(oracle, Gradient(w, 5.0)), want * records, rtol=1e-12)
         value = plain.mean_loss(X, y, rows, problem.loss, w) * len(X) / records
         np.testing.assert_allclose(oracle.value(w), value, rtol=1e-13)
     for matrix in (X[:0], sparse.csr_array((0, X.shape[1]))):
@@ -348,3 +223,14 @@ def test_under_add_remove_the_number_of_records_is_a_public_stand_in():
         for at in (w, np.ones((9, problem.dim))):
             np.testing.assert_array_equal(nobody.gradient(at), np.zeros(at.shape))
             np.testing.assert_array_equal(nobody.value(at), np.zeros(at.shape[:-1]))
+
+
+def test_the_best_point_is_chosen_most_often():
+    X, y, problem, rows = example(Logistic(), 0.4)
+    oracle, w = linear_oracle(X, y, problem, rows), np.zeros(problem.dim)
+    for _ in range(50):
+        w -= 4 * oracle.gradient(w)
+    query = Choice(np.stack([np.zeros(problem.dim), w, -w]), 1.0, np.zeros(3))
+    selection, randomness = NoisyMinimum(1.0, 10.0), Randomness.seeded(3)
+    chosen = Counter(oracle.choose(query, selection, randomness) for _ in range(200))
+    assert chosen[1] > 190

@@ -116,7 +116,7 @@ class Block(ABC):
     def under(self, loss: Loss | QuadraticForm) -> Records:
         """What belongs to each record as the loss sees it."""
         for known, records in self._known:
-            if known == loss:
+            if known is loss or known == loss:
                 return records
         if isinstance(loss, QuadraticForm):
             records = self.under(loss.loss)

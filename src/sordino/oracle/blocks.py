@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -46,8 +47,13 @@ class HeldBlocks:
         """A matrix as one block."""
         return HeldBlocks({0: block_of(X, y, rows).kept()})
 
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """How many units come before each block, and how many there are in all."""
+        return np.cumsum([0, *map(len, self.blocks.values())])
+
     def __len__(self) -> int:
-        return sum(map(len, self.blocks.values()))
+        return int(self.starts[-1])
 
     def terms(self, asked: BlockQuery, batch: Batch) -> Iterator[Term]:
         for number, which in self._places(batch):
@@ -64,8 +70,10 @@ class HeldBlocks:
 
     def _places(self, batch: Batch) -> Iterator[tuple[int, Index | None]]:
         numbers = list(self.blocks)
-        starts = np.cumsum([0, *map(len, self.blocks.values())])
-        return ((numbers[place], which) for place, which in places(starts, batch))
+        if len(numbers) == 1:
+            # nothing to search for, and small problems are asked about many thousand times
+            return iter([(numbers[0], batch)])
+        return ((numbers[place], which) for place, which in places(self.starts, batch))
 
     def _taken(self, which: Mapping[int, Index]) -> HeldBlocks:
         return HeldBlocks({number: self.blocks[number].take(some).kept() for number, some in which.items()})

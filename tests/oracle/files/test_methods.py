@@ -18,14 +18,13 @@ def test_every_method_is_here():
     assert set(few_steps.SETTINGS) == set(METHODS)
 
 
-@pytest.mark.parametrize("form", stored.FORMS)
 @pytest.mark.parametrize("name", few_steps.SETTINGS)
-def test_the_weights_of_memory(tmp_path, name, form):
+def test_the_weights_of_memory(tmp_path, name):
     method = few_steps.SETTINGS[name]
     problem = few_steps.problem(method, RECORDS, FEATURES)
     X, y = few_steps.data(RECORDS, FEATURES, np.float32)
     memory = few_steps.weights(method, problem, linear_oracle(X, y, problem, few_steps.ROWS))
-    source = stored.FORMS[form](tmp_path, X, y)
+    source = stored.parquet_folder(tmp_path, X, y)
     found = few_steps.weights(method, problem, linear_oracle(source, None, problem, few_steps.ROWS))
     np.testing.assert_array_equal(found, memory)
     assert np.any(memory != 0)
@@ -39,9 +38,7 @@ def test_in_many_blocks(tmp_path, name, monkeypatch):
     problem = few_steps.problem(method, RECORDS, FEATURES)
     X, y = few_steps.data(RECORDS, FEATURES)
     memory = few_steps.weights(method, problem, linear_oracle(X, y, problem, few_steps.ROWS))
-    for form in ("parquet_folder", "npy"):
-        (tmp_path / form).mkdir()
-        source = stored.FORMS[form](tmp_path / form, X, y)
-        assert source.shape[0] > 4 * source.units.block
-        found = few_steps.weights(method, problem, linear_oracle(source, None, problem, few_steps.ROWS))
-        np.testing.assert_allclose(found, memory, rtol=1e-6, atol=1e-7)
+    source = stored.npy(tmp_path, X, y)
+    assert source.units.blocks > 4
+    found = few_steps.weights(method, problem, linear_oracle(source, None, problem, few_steps.ROWS))
+    np.testing.assert_allclose(found, memory, rtol=1e-6, atol=1e-7)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any
 
 import numpy as np
@@ -99,6 +99,7 @@ WEIGHTED_SQUARE: Kernel = (_NUMBERS[_QUADRATIC], (0.0,) * _WIDTH)
 """phi(a, y) = y a^2 / 2: a quadratic form, whose weights stand where a loss has its targets."""
 
 
+@lru_cache(maxsize=64)
 def kernel_of(loss: Loss) -> Kernel:
     """The number under which the kernels know this loss, and its parameters."""
     kind = (MoreauSmoothed, type(loss.base)) if isinstance(loss, MoreauSmoothed) else type(loss)
