@@ -22,10 +22,6 @@ def where(condition: Number, then: Number, otherwise: Number) -> Number:
     return np.where(condition, then, otherwise)
 
 
-def minimum(a: Number, b: Number) -> Number:
-    return np.minimum(a, b)
-
-
 def maximum(a: Number, b: Number) -> Number:
     return np.maximum(a, b)
 

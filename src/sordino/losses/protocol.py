@@ -12,8 +12,9 @@ Step = float | Array
 
 
 class Loss(Protocol):
-    """A record's loss as a function of its score (or scores, last axis)."""
+    """A record's loss as a function of its score (or scores, last axis). A frozen value, which can be hashed."""
 
+    def __hash__(self) -> int: ...
     @property
     def outputs(self) -> int: ...
     @property

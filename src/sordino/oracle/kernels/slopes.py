@@ -64,7 +64,6 @@ def _for_numbers(function: Callable[..., Any], version: Callable[..., Any]) -> N
 
 
 _for_numbers(elementary.where, lambda condition, then, otherwise: then if condition else otherwise)
-_for_numbers(elementary.minimum, lambda a, b: min(a, b))
 _for_numbers(elementary.maximum, lambda a, b: max(a, b))
 _for_numbers(elementary.clip, lambda a, low, high: min(max(a, low), high))
 _for_numbers(elementary.sign, lambda a: 1.0 if a > 0.0 else (-1.0 if a < 0.0 else 0.0))
