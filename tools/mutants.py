@@ -119,7 +119,7 @@ ROWS: list[Row] = [
         "oracle/allowed.py",
         "if not needed <= noise.sensitivity * (1 + 1e-12):",
         "if not needed <= noise.sensitivity * 2.0:",
-        "tests/oracle/test_linear.py",
+        "tests/contracts/test_oracles.py -k noise",
     ),
     (
         "clip: logistic slopes 5 % looser",
@@ -127,21 +127,21 @@ ROWS: list[Row] = [
         "s = bounded(s, clip * inverses[i])\n            total += s\n            dots[i] = s * scales[i]\n    else:",
         "s = bounded(s, 1.05 * clip * inverses[i])\n            total += s\n            dots[i] = s * scales[i]\n"
         "    else:",
-        "tests/oracle/test_sensitivity.py tests/oracle/test_linear.py",
+        "tests/oracle/test_edges.py",
     ),
     (
         "clip: rows a tenth longer than their bound",
         "oracle/rows.py",
         "scale = self.factor * np.minimum(1.0, self.bound / norms)",
         "scale = self.factor * np.minimum(1.0, 1.1 * self.bound / norms)",
-        "tests/oracle/test_sensitivity.py tests/oracle/test_linear.py",
+        "tests/oracle/test_edges.py",
     ),
     (
         "clip: the weights of a recursion exchanged",
         "oracle/query.py",
         "return (1 - self.mix) * self.difference.clip + self.mix * self.gradient.clip",
         "return self.mix * self.difference.clip + (1 - self.mix) * self.gradient.clip",
-        "tests/oracle/test_differences.py",
+        "tests/oracle/test_edges.py",
     ),
     (
         "targets: labels of any size",
