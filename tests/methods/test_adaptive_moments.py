@@ -171,7 +171,7 @@ def test_what_the_experiments_noise_gives(multiplier, poisson, fixed_size):
     assert plan.noise.std == pytest.approx(multiplier, rel=1e-5)
     assert epsilon(plan.event, 1e-5, Relation.ADD_REMOVE) == pytest.approx(poisson, rel=2e-3)
     # the same physical noise is half as much per sensitivity when a record is replaced
-    plan = DPAdam(**settings, noise_multiplier=multiplier / 2, sampling="fixed_size").plan(network, Budget(4.0, 1e-5))
+    plan = DPAdam(**settings, noise_multiplier=multiplier, sampling="fixed_size").plan(network, Budget(4.0, 1e-5))
     assert plan.noise.std == pytest.approx(multiplier, rel=1e-5)
     assert epsilon(plan.event, 1e-5, Relation.REPLACE_ONE) == pytest.approx(fixed_size, rel=5e-3)
 

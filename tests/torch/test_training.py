@@ -136,12 +136,12 @@ def test_the_ledger_is_charged(tmp_path):
 
 class TestBudget:
     def test_given_noise_states_what_it_costs(self):
-        certificate = trained(method=DPAdam(step_size=0.02, clip=1.0, noise_multiplier=5.0)).certificate
+        certificate = trained(method=DPAdam(step_size=0.02, clip=1.0, noise_multiplier=10.0)).certificate
         assert certificate.epsilon == epsilon(certificate.event, 1e-4, Relation.REPLACE_ONE)
         assert certificate.epsilon < 1.5
 
     def test_given_noise_stops_at_the_last_step_the_budget_allows(self):
-        method = DPAdam(step_size=0.02, clip=1.0, noise_multiplier=2.0)
+        method = DPAdam(step_size=0.02, clip=1.0, noise_multiplier=4.0)
         with pytest.warns(PrivacyWarning, match=r"allows \d+ of the 3000 steps"):
             certificate = trained(method=method, steps=3000, random_state=None).certificate
         taken = certificate.plan["steps"]
@@ -153,7 +153,7 @@ class TestBudget:
         assert epsilon(one_more, BUDGET.delta, BUDGET.relation) > BUDGET.epsilon
 
     def test_train_refuses_what_fit_would_cut(self):
-        model, method = small(), DPAdam(step_size=0.02, clip=1.0, noise_multiplier=2.0, steps=3000, batch_size=40)
+        model, method = small(), DPAdam(step_size=0.02, clip=1.0, noise_multiplier=4.0, steps=3000, batch_size=40)
         problem = NetworkProblem(N, 32)
         oracle = TorchOracle(model, LOSS, rings(), problem)
         with pytest.raises(ValueError, match=r"would cost epsilon .* so nothing was run: take fewer steps"):
@@ -161,7 +161,7 @@ class TestBudget:
 
     def test_not_even_a_step(self):
         with pytest.raises(ValueError, match="a single step would cost more than epsilon 2"):
-            trained(method=DPAdam(step_size=0.02, clip=1.0, noise_multiplier=0.01))
+            trained(method=DPAdam(step_size=0.02, clip=1.0, noise_multiplier=0.02))
 
     def test_pure_budgets(self):
         with pytest.raises(ValueError, match="needs delta > 0"):

@@ -62,9 +62,9 @@ class DPRMSProp:
 
     What is `None` among `steps`, `step_size`, `clip` and `stabiliser` (nu) comes from the theorem where a random
     iterate is released (two thousand steps at most), and balances the predicted error where the last one is;
-    `batch_size=None` is all records. On a network only the stabiliser may be `None`. `noise_multiplier` fixes the noise
-    as a multiple of how far one record moves a sum (2 clip under replace-one, clip under add/remove), and the run is
-    refused if that costs more than the budget. Runs side by side (a stack as `start`) share their batches and the
+    `batch_size=None` is all records. On a network only the stabiliser may be `None`. `noise_multiplier` fixes the
+    standard deviation of the noise on a sum, in units of the clip, and the run is refused if that costs more than the
+    budget. Runs side by side (a stack as `start`) share their batches and the
     number of the iterate.
     """
 

@@ -39,8 +39,8 @@ class DPSGD:
     """Noise in every step, on a batch of the records. What is `None` balances the predicted error of a linear model
     (see `methods.schedule`); on a network nothing may be.
 
-    `noise_multiplier` fixes the noise, as a multiple of how far one record moves a sum (2 clip under replace-one, clip
-    under add/remove); the run is refused if that costs more than the budget. Runs side by side (a stack as `start`)
+    `noise_multiplier` fixes the standard deviation of the noise on a sum, in units of the clip; the run is refused if
+    that costs more than the budget. Runs side by side (a stack as `start`)
     share their batches, so they are alike but not independent.
     """
 

@@ -82,9 +82,9 @@ class RecursiveMomentum:
 
     What is `None` comes from the theorem; `first_batch=None` is four batches where the batch size is given.
     `difference_clip` and `mix` are C_2 and gamma. On a network everything but the first batch must be given.
-    `noise_multiplier` fixes the noise of all sums but the first as a multiple of how far one record moves them, and the
-    run is refused if that costs more than the budget. Runs side by side (a stack as `start`) share their batches and
-    the number of the iterate.
+    `noise_multiplier` fixes the standard deviation of the noise on all sums but the first, in units of what they are
+    clipped at, and the run is refused if that costs more than the budget. Runs side by side (a stack as `start`) share
+    their batches and the number of the iterate.
     """
 
     steps: int | None = None

@@ -44,10 +44,13 @@ def kept_of(release: Released) -> tuple[Kept, Stop]:
 def calibrated(
     plan_at: Callable[[float], DescentPlan], budget: Budget, noise_multiplier: float | None = None
 ) -> DescentPlan:
-    """The plan at the noise multiplier that was given, or at the least whose event costs at most the budget."""
-    if noise_multiplier is None:
-        noise_multiplier = calibrate(lambda multiplier: plan_at(multiplier).event, budget)
-    return plan_at(noise_multiplier)
+    """The plan at the noise that was given, or at the least whose event costs at most the budget.
+
+    `noise_multiplier` is std / clip, as everywhere in the field; `plan_at` takes std / sensitivity, as events do.
+    """
+    if noise_multiplier is not None:
+        return plan_at(noise_multiplier / budget.relation.distance)
+    return plan_at(calibrate(lambda multiplier: plan_at(multiplier).event, budget))
 
 
 def calibration_of(noise_multiplier: float | None) -> Calibration:
