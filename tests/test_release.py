@@ -202,6 +202,20 @@ def test_an_answer_that_is_a_part_of_no_release_is_refused_where_everything_is_c
     assert states(ledger) == [State.SPENT]
 
 
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_a_callback_asks_is_no_part_of_the_release(ledger, name):
+    on = linear(np.ones((N, 3)), np.ones(N))
+    seen = []
+
+    def ask(moment):
+        seen.append(ANSWERS[name](on))
+
+    ledger.open("all", BUDGET)
+    with charged_to(ledger, "all"), pytest.raises(RuntimeError, match="a part of no release"):
+        train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(callbacks=[ask]))
+    assert seen == []
+
+
 def test_a_measurement_without_noise_is_refused_where_everything_is_charged(ledger):
     x, y = np.ones((4, 2)), np.ones(4)
     with charged_to(ledger, "survey"), pytest.raises(ValueError, match="everything that is computed from them is"):

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from sordino.privacy.spending import interrupting
+
 Listener = Callable[[int, int], None]
 
 
@@ -60,7 +62,8 @@ def steps(planned: int, state: Any = None) -> Iterator[int]:
     remaining = keeper.restore(state, planned) if keeper is not None else range(planned)
     for step in remaining:
         yield step
-        if keeper is not None:
-            keeper.keep(state, step + 1, planned)
-        if listener is not None:
-            listener(step + 1, planned)
+        with interrupting():
+            if keeper is not None:
+                keeper.keep(state, step + 1, planned)
+            if listener is not None:
+                listener(step + 1, planned)

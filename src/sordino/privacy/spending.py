@@ -97,14 +97,14 @@ def reserved(
     return Ledger(charged.ledger).reserve(charged.dataset, event, relation, note, reference)
 
 
-@contextmanager
-def releasing() -> Iterator[None]:
+def releasing() -> AbstractContextManager[None]:
     """The part of a release that may use the records: it has been paid for."""
-    token = _releasing.set(True)
-    try:
-        yield
-    finally:
-        _releasing.reset(token)
+    return _setting_releasing(True)
+
+
+def interrupting() -> AbstractContextManager[None]:
+    """Somebody else's turn in the middle of a release, which has not paid for what they make of the records."""
+    return _setting_releasing(False)
 
 
 def require_release() -> None:
@@ -114,6 +114,15 @@ def require_release() -> None:
             f"here everything that is computed from records is charged to {charged.dataset!r}, and this answer is a "
             "part of no release: use train, an estimator or sordino.release.release, which pay for it."
         )
+
+
+@contextmanager
+def _setting_releasing(value: bool) -> Iterator[None]:
+    token = _releasing.set(value)
+    try:
+        yield
+    finally:
+        _releasing.reset(token)
 
 
 def _found() -> set[Account]:
