@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from sordino.cli.app import app
 from sordino.federation.charter import Charter
-from sordino.federation.seat import Seat
+from sordino.federation.seat import FILES, Seat
 from three_owners import NAMES, SCHEMA, write_members
 
 FAST = ("--method", "noisy-gradient-descent")
@@ -142,6 +142,7 @@ def test_a_plan_that_cannot_be_followed_is_not_written(folder, options, sentence
         ("records = 40", "records = 4.5", "a whole number is needed"),
         ("127.0.0.1:", "127.0.0.1", "is not host:port"),
         ('name = "south"', 'name = "north"', "every owner needs a name of its own"),
+        ('name = "south"', 'name = "member 9"', "which would be taken for a number in the list"),
         ("south/certificate.pem", "east/certificate.pem", "does not say that it is number 2"),
         ("south/certificate.pem", "members.toml", "not a certificate in PEM form"),
         ("south/certificate.pem", "west/certificate.pem", "No such file"),
@@ -178,6 +179,14 @@ def test_whoever_is_not_in_the_plan_cannot_join_it(folder):
     refused = sordino("join", folder / "plan.json", "--folder", folder / "west", "--accept", digest)
     assert refused.exit_code == 2
     assert "is in no place of this plan; it lists north" in refused.stderr
+
+
+def test_a_name_does_not_write_over_the_plan_it_stands_in(folder):
+    edit(folder, 'name = "south"', 'name = "so\\u001b[2Juth\\u0007"')
+    made = init(folder)
+    assert made.exit_code == 0
+    assert not set(made.stdout) & {"\x1b", "\x07"}
+    assert "[2Juth" in made.stdout
 
 
 def test_only_a_member_proposes(folder):
@@ -238,7 +247,7 @@ def test_a_run_takes_the_place_of_nothing_in_the_folder(folder):
     assert sordino("join", folder / "plan.json", "--folder", home, "--accept", digest).exit_code == 0
     (folder / "records.csv").write_text("age,member,income\n30,yes,low\n")
     before = contents(folder)
-    for name in ("key.pem", "plan.json", "acceptance.json", "record.jsonl", "pending", "lock"):
+    for name in FILES:
         for option in ("--out", "--certificate"):
             refused = sordino("run", folder / "records.csv", "--folder", home, option, home / name)
             assert refused.exit_code == 2

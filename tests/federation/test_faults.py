@@ -185,6 +185,27 @@ def test_a_step_under_way_is_not_opened_with_other_numbers_than_were_added_to_it
     require_one_story(federation, trained["north"], opened)
 
 
+@pytest.mark.parametrize("point", ["before signing", "before recording"])
+def test_a_folder_put_back_to_before_a_step_that_others_saw_does_not_open_it_again(tmp_path, opened, point):
+    federation = found(tmp_path, METHOD)
+    mend = cut_off(federation, NAMES, point, 1)
+    federation.take_part(seeds=False)
+    mend()
+    home = federation.home("south")
+    lines = (home / "record.jsonl").read_bytes().splitlines(keepends=True)
+    newest = {name: (home / name).read_bytes() for name in ("record.jsonl", "pending")}
+    # as south's disk was when it had opened the first sum and not yet begun the second
+    last = next(number for number, line in enumerate(lines) if b'"kind": "opened"' in line)
+    (home / "record.jsonl").write_bytes(b"".join(lines[: last + 1]))
+    (home / "pending").unlink()
+    for ended in federation.take_part(seeds=False).values():
+        assert "south stops: its record is missing or was put back to an earlier state" in str(ended)
+    assert {step: len(sums) for step, sums in opened.items()} == {0: 1, 1: 1}
+    for name, content in newest.items():
+        (home / name).write_bytes(content)
+    require_one_story(federation, federation.take_part(seeds=False)["north"], opened)
+
+
 def test_the_last_wall_before_a_step_is_opened_again(tmp_path, opened, monkeypatch):
     """Even a member that forgets to look at the start does not open the step with other numbers."""
     federation = found(tmp_path, METHOD)

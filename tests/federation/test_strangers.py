@@ -362,6 +362,39 @@ def test_a_sum_is_taken_only_with_every_members_signature(tmp_path, monkeypatch,
     assert all(isinstance(one, Trained) for one in federation.take_part(seeds=False).values())
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("complaint", "member 99 told different members different things"),
+        ("complaint", "\x1b[2J"),
+        ("complaint", ["x"]),
+        ("coins", "z"),
+        ("coins", 7),
+        ("met", {"0": []}),
+        ("pending", {"step": 0}),
+        ("proof", {"step": 0, "event": {}, "sum": "", "signatures": 5}),
+        ("proof", {"step": 0, "event": {}, "sum": 10**4000, "signatures": []}),
+        ("head", "x" * 1000),
+    ],
+)
+def test_whatever_a_member_says_at_the_start_it_is_named_and_nothing_of_it_is_kept(tmp_path, key, value):
+    federation = federation_of(tmp_path)
+    talk = meeting.talk
+
+    def lying(aggregation, charter, message):
+        lies = {key: value} if aggregation.local == (1,) and key in message else {}
+        return talk(aggregation, charter, {**message, **lies})
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(meeting, "talk", lying)
+        ended = federation.take_part(seeds=False)
+    for name in ("north", "east"):
+        assert str(ended[name]).startswith("south "), ended[name]
+        assert "told different members" not in str(ended[name])
+    assert nothing_was_opened(federation)
+    assert all(isinstance(one, Trained) for one in federation.take_part(seeds=False).values())
+
+
 def test_a_sum_that_a_member_does_not_sign_is_not_used(tmp_path, monkeypatch):
     federation = federation_of(tmp_path)
     true = Record.signature

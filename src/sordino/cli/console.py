@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 def say(text: str, style: StyleType = "") -> None:
     """A line of the result. Never wrapped, so that it can be searched, and never read as markup."""
-    _console("out").print(text, style=style, soft_wrap=True, markup=False, highlight=False)
+    _console("out").print(_visible(text), style=style, soft_wrap=True, markup=False, highlight=False)
 
 
 def complain(text: str) -> None:
-    _console("err").print(text, style="bold red", soft_wrap=True, markup=False, highlight=False)
+    _console("err").print(_visible(text), style="bold red", soft_wrap=True, markup=False, highlight=False)
 
 
 def show_table(title: str, headings: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
@@ -29,9 +29,9 @@ def show_table(title: str, headings: Sequence[str], rows: Iterable[Iterable[str]
     say(title, style="bold")
     table = Table(box=SIMPLE_HEAD, show_header=any(headings))
     for heading in headings:
-        table.add_column(escape(heading), overflow="fold")
+        table.add_column(escape(_visible(heading)), overflow="fold")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*(escape(_visible(cell)) for cell in row))
     _console("out").print(table, highlight=False)
 
 
@@ -67,6 +67,14 @@ def progress(budget: str) -> Iterator[None]:
 
         with watching(listener):
             yield
+
+
+def _visible(text: str) -> str:
+    """Names in a stranger's file must not move the cursor, or write over what was said."""
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for character in text
+    )
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -65,6 +66,12 @@ class Charter:
         if names[: trust.owners] != [owner.name for owner in self.plan.owners] or len(set(names)) < len(names):
             raise ValueError(
                 f"the members are named {wire.shown(names)}: every one needs a name of its own, the owners first."
+            )
+        numbered = [name for name in names if re.search(r"\bmember \d", name)]
+        if numbered:
+            raise ValueError(
+                f"a member is named {numbered[0]!r}, which would be taken for a number in the list where another is "
+                "meant: choose another name."
             )
         for number, member in enumerate(self.members):
             if member.face.names != (common_name(number),):

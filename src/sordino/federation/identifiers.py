@@ -6,8 +6,8 @@ back sorted, and the other way round. As H(x)^(a b) is the same from either side
 common identifiers. Both learn how many there are, not which; nobody else learns anything. Lists are filled up to the
 owners' public numbers of records.
 
-This protects against owners who follow the protocol: one that fills in guesses instead of its own identifiers learns
-how many of its guesses another owner has.
+This protects against owners who follow the protocol: one that fills in guesses instead of its own identifiers, each as
+often as tells it from the others, learns which of its guesses another owner has.
 """
 
 from __future__ import annotations

@@ -3,23 +3,58 @@
 Steps are taken in lock step, so the members' records differ by at most the last sum, and that only in everybody's
 signatures of it: a member that signed a sum had it in its own record before. So nobody takes a sum from anybody. Who
 was cut off before it had all signatures takes these from one who has them; nothing is opened a second time.
+
+And once somebody saw a sum, everybody had begun its step: a record that says otherwise was put back.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sordino import wire
 from sordino.federation.aggregation import Aggregation
 from sordino.federation.charter import Charter
 from sordino.federation.mesh import Refused
 from sordino.federation.pending import LOST, Pending
 from sordino.federation.record import Fact, Record, proof_of, unsigned
+
+PUT_BACK = (
+    "its record is missing or was put back to an earlier state, so what it added to the last sum is not known; restore "
+    "the folder, or agree on a new plan"
+)
+NO_IDENTIFIERS = "its identifiers could not be read; it knows why"
+NO_RECORDS = "its records could not be opened; it knows why"
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+# a member's own words never reach the others' screens and records: it can only say what is in this list
+_SAID: Mapping[str, Callable[[Any], bool]] = {
+    "charter": _is_hash,
+    "acceptance": lambda value: isinstance(value, str),
+    "proof": lambda value: value is None or isinstance(value, dict),
+    "coins": lambda value: value == "" or _is_hash(value),
+    "seeded": lambda value: isinstance(value, bool),
+    "seen": lambda value: isinstance(value, bool),
+    "met": lambda value: isinstance(value, dict) and all(map(_is_hash, value.values())),
+    "pending": lambda value: (
+        value is None
+        or (isinstance(value, dict) and value.keys() == {"step", "joint"} and isinstance(value["joint"], bool))
+    ),
+    "complaint": lambda value: value in ("", PUT_BACK, LOST, NO_IDENTIFIERS, NO_RECORDS),
+    "common": _is_hash,
+    "head": _is_hash,
+    "weights": _is_hash,
+}
 
 
 @dataclass(frozen=True)
@@ -38,15 +73,6 @@ def meet(
     charter: Charter, me: int, aggregation: Aggregation, record: Record, pending: Pending, acceptance: str, seeded: bool
 ) -> Meeting:
     """Two rounds of messages, after which all records hold the same sums; a sentence if they cannot."""
-    try:
-        return _meet(charter, me, aggregation, record, pending, acceptance, seeded)
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise Refused(f"a member sent a message that does not hold what it should ({error!r}).") from None
-
-
-def _meet(
-    charter: Charter, me: int, aggregation: Aggregation, record: Record, pending: Pending, acceptance: str, seeded: bool
-) -> Meeting:
     story, kept = record.story, pending.kept
     heard = talk(
         aggregation,
@@ -57,6 +83,7 @@ def _meet(
             "proof": story.proof,
             "coins": story.coins,
             "seeded": seeded or story.seeded,
+            "seen": story.seen_at(len(story.sums)) is not None,
             "met": {str(member): head for member, head in story.met.items()},
             "pending": None if kept is None else {"step": kept.step, "joint": kept.shares is not None},
         },
@@ -68,14 +95,12 @@ def _meet(
     opened = [_opened(charter, member, message["proof"]) for member, message in enumerate(heard)]
     low, high = min(opened), max(opened)
 
+    begun = max(count + message["seen"] for count, message in zip(opened, heard, strict=True))
+    # lock step: whoever has not begun what others saw, or not seen what it signed, has lost what it once had
+    behind = len(story.events) < begun or (len(story.sums) < high and story.seen_at(high - 1) is None)
     complaint = ""
-    # lock step: whoever lags by more than one sum, or has not seen what it signed, has lost what it once had
-    behind = len(story.sums) < high - (story.seen_at(high - 1) is not None)
     if behind or not all(record.extends(m["met"].get(str(me), "")) for m in heard):
-        complaint = (
-            "its record is missing or was put back to an earlier state, so what it added to the last sum is not known; "
-            "restore the folder, or agree on a new plan"
-        )
+        complaint = PUT_BACK
     elif len(story.sums) == high and pending.lacks(story):
         complaint = LOST
     common = hashlib.sha256(b"".join(np.asarray(total, dtype="<i8").tobytes() for total in story.sums[:low]))
@@ -95,19 +120,19 @@ def talk(aggregation: Aggregation, charter: Charter, message: dict[str, Any]) ->
     found = []
     for content, member in zip(heard, charter.members, strict=True):
         try:
-            plain = json.loads(content)
+            plain = wire.parse(content.decode())
         except (ValueError, RecursionError):
             plain = None
-        if not isinstance(plain, dict) or plain.keys() != message.keys():
+        same = isinstance(plain, dict) and plain.keys() == message.keys()
+        if not same or not all(_SAID[key](value) for key, value in plain.items()):
             raise Refused(f"{member.name} sent a message that this version does not know: install the same versions.")
         found.append(plain)
     return found
 
 
-def require_ready(charter: Charter, aggregation: Aggregation, failure: Exception | None, what: str) -> None:
+def require_ready(charter: Charter, aggregation: Aggregation, failure: Exception | None, complaint: str) -> None:
     """Everybody could do its part alone. Who could not reads why; the others only that it could not."""
-    complaint = "" if failure is None else f"its {what}; it knows why"
-    answers = talk(aggregation, charter, {"complaint": complaint})
+    answers = talk(aggregation, charter, {"complaint": "" if failure is None else complaint})
     if failure is not None:
         raise failure
     require_no_complaint(charter, answers)
@@ -116,7 +141,7 @@ def require_ready(charter: Charter, aggregation: Aggregation, failure: Exception
 def note_heads(charter: Charter, me: int, aggregation: Aggregation, record: Record, seeded: bool) -> None:
     """The last word before the first step: everybody notes where the others' records end."""
     answers = talk(aggregation, charter, {"head": record.head})
-    heads = {str(member): str(answer["head"]) for member, answer in enumerate(answers) if member != me}
+    heads = {str(member): answer["head"] for member, answer in enumerate(answers) if member != me}
     record.append("met", {"heads": heads, "seeded": seeded})
 
 
@@ -135,7 +160,7 @@ def _require_accepted(charter: Charter, heard: Sequence[dict[str, Any]]) -> None
             "files, and join again. No record was touched."
         )
     for member, message in zip(charter.members, heard, strict=True):
-        if not member.face.signed("acceptance", charter.digest.encode(), str(message["acceptance"])):
+        if not member.face.signed("acceptance", charter.digest.encode(), message["acceptance"]):
             raise Refused(
                 f"{member.name} has not accepted the plan: its signature does not hold. No record was touched."
             )
@@ -160,7 +185,8 @@ def _opened(charter: Charter, member: int, proof: Any) -> int:
         return 0
     faces = [one.face for one in charter.members]
     fits = isinstance(proof, dict) and proof.keys() == {"step", "event", "sum", "signatures"}
-    if not fits or not isinstance(proof["step"], int) or unsigned(proof, faces, charter.digest):
+    fits = fits and isinstance(proof["step"], int) and isinstance(proof["signatures"], list)
+    if not fits or unsigned(proof, faces, charter.digest):
         raise Refused(
             f"{charter.members[member].name} claims a sum that not every member signed; nothing of it was taken."
         )

@@ -2,6 +2,7 @@
 
 key.pem, certificate.pem      who the member is (`identity`)
 plan.json, acceptance.json    what it agreed to (`charter`)
+members.pem                   everybody's certificates, for TLS
 record.jsonl, pending         what was opened, and what is being opened (`record`, `pending`)
 """
 
@@ -25,12 +26,12 @@ from sordino.federation.broadcast import Equivocation
 from sordino.federation.charter import Charter
 from sordino.federation.credentials import Credentials
 from sordino.federation.lockstep import FederatedOracle, RecordedSum
-from sordino.federation.meeting import meet, note_heads, require_ready, talk
+from sordino.federation.meeting import NO_IDENTIFIERS, NO_RECORDS, meet, note_heads, require_ready, talk
 from sordino.federation.mesh import MemberLost, Refused
 from sordino.federation.party import RecordHolder, Server
 from sordino.federation.pending import Pending
 from sordino.federation.record import Record, held
-from sordino.federation.seat import Seat
+from sordino.federation.seat import AUTHORITIES, Seat
 from sordino.identity import CERTIFICATE, KEY, PEM
 from sordino.privacy.events import to_json
 from sordino.privacy.randomness import Randomness
@@ -38,8 +39,6 @@ from sordino.sentences import COUNTS_PUBLIC, NO_STEP_TWICE, PLAN_OF_OWNERS, SCHE
 from sordino.train import Trained, train
 
 T = TypeVar("T")
-
-_AUTHORITIES = "members.pem"
 
 
 @dataclass(frozen=True)
@@ -90,14 +89,14 @@ def _session(
     meeting = meet(charter, seat.number, aggregation, record, pending, seat.acceptance, seed is not None)
     recorded = RecordedSum(aggregation, charter, record, pending, meeting.again)
     identifiers, failure = _attempted(lambda: None if data is None else _identifiers(charter, data))
-    require_ready(charter, aggregation, failure, "identifiers could not be read")
+    require_ready(charter, aggregation, failure, NO_IDENTIFIERS)
     agreement = agree(plan, recorded, identifiers)
     coins = meeting.coins or agreement.coins.hex()
     if not record.story.coins:
         record.append("began", {"coins": coins, "member": seat.number, "seeded": seed is not None})
     randomness = Randomness.system() if seed is None else Randomness.seeded(seed)
     party, failure = _attempted(lambda: _open_party(seat, data, randomness))
-    require_ready(charter, aggregation, failure, "records could not be opened")
+    require_ready(charter, aggregation, failure, NO_RECORDS)
     assert party is not None
     note_heads(charter, seat.number, aggregation, record, seed is not None)
     oracle = FederatedOracle(replace(agreement, coins=bytes.fromhex(coins)), recorded, party)
@@ -217,9 +216,9 @@ def _connected(seat: Seat, waiting: Waiting) -> Iterator[Witnessed]:
     from sordino.federation.tls import TlsMesh
 
     folder, charter = seat.identity.folder, seat.charter
-    outputs.write(folder / _AUTHORITIES, "".join(member.face.pem for member in charter.members).encode(), PEM)
+    outputs.write(folder / AUTHORITIES, "".join(member.face.pem for member in charter.members).encode(), PEM)
     pins = tuple(member.face.fingerprint for member in charter.members)
-    credentials = Credentials(folder / CERTIFICATE, folder / KEY, folder / _AUTHORITIES, pins)
+    credentials = Credentials(folder / CERTIFICATE, folder / KEY, folder / AUTHORITIES, pins)
     addresses = [member.address for member in charter.members]
     try:
         mesh = TlsMesh(seat.number, addresses, credentials, waiting.answer, waiting.arrival)

@@ -11,8 +11,8 @@ from sordino.federation import pending, record
 from sordino.federation.charter import Charter
 from sordino.identity import CERTIFICATE, KEY, Identity
 
-PLAN, ACCEPTANCE = "plan.json", "acceptance.json"
-FILES = (PLAN, ACCEPTANCE, KEY, CERTIFICATE, record.FILE, record.LOCK, pending.FILE)
+PLAN, ACCEPTANCE, AUTHORITIES = "plan.json", "acceptance.json", "members.pem"
+FILES = (PLAN, ACCEPTANCE, AUTHORITIES, KEY, CERTIFICATE, record.FILE, record.LOCK, pending.FILE)
 """What a member's folder is for, and no result may take the place of."""
 _ACCEPTED = outputs.Kind("an accepted plan", rb'\{\s*"format": "sordino federation acceptance"')
 
