@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,9 +52,12 @@ def test_a_model_file_is_verified_with_its_weights_only(name, tmp_path):
     save_model(fitted, tmp_path / "m")
     model = load_model(tmp_path / "m")
     assert all(finding.holds for finding in verify_model(model)), verify_model(model)
-    assert {key: array.tolist() for key, array in model.weights.items()} == {
+    assert {key: array.tolist() for key, array in model.released.items()} == {
         key: array.tolist() for key, array in released_weights(fitted).items()
     }
+    if model.classes is not None:
+        exchanged = replace(model, classes=model.classes[::-1])
+        assert [finding.holds for finding in verify_model(exchanged)].count(False) == 1
     fitted.intercept_ = fitted.intercept_ + 1e-12
     save_model(fitted, tmp_path / "m")
     assert [f.sentence for f in verify_model(load_model(tmp_path / "m")) if not f.holds] == [

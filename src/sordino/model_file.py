@@ -81,8 +81,13 @@ class LoadedModel:
 
     @property
     def weights(self) -> dict[str, Array]:
-        """The arrays by the names they have in the file, without the ending: what a certificate is about."""
+        """The arrays by the names they have in the file, without the ending."""
         return _named(self.coef, self.intercept, self.hidden)
+
+    @property
+    def released(self) -> dict[str, NDArray[Any]]:
+        """What a certificate is about: the weights, and which class each of them speaks for."""
+        return {**self.weights, **_labels(self.classes)}
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -181,9 +186,9 @@ def require_places(
         )
 
 
-def released_weights(estimator: Any) -> dict[str, Array]:
+def released_weights(estimator: Any) -> dict[str, NDArray[Any]]:
     """What a model file of this fitted estimator will hold, and its certificate is about."""
-    return _named(*_layers(estimator))
+    return {**_named(*_layers(estimator)), **_labels(getattr(estimator, "classes_", None))}
 
 
 def load_model(path: str | os.PathLike[str]) -> LoadedModel:
@@ -207,7 +212,7 @@ def verify_model(model: LoadedModel) -> tuple[Finding, ...]:
         bounded = bound == model.schema.row_norm
         verb = "are" if bounded else "are not"
         findings.append(Finding(bounded, f"the schema's rows {verb} within the bound the certificate speaks of."))
-    return (*findings, *verify(certificate, model.weights))
+    return (*findings, *verify(certificate, model.released))
 
 
 def _fits(model: LoadedModel, problem: Any, rows: Any) -> bool:
@@ -257,6 +262,13 @@ def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None) -> dict[s
             for name, array in zip(("coef", "intercept"), layer, strict=True)
         },
     }
+
+
+def _labels(classes: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
+    """The classes in their order, with their kind: 1 and "1" are two labels."""
+    if classes is None:
+        return {}
+    return {"classes": np.array([f"{type(label).__name__} {label}" for label in classes.tolist()])}
 
 
 def _pack(model: LoadedModel) -> bytes:

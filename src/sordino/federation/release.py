@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sordino.certificate import Certificate
 from sordino.federation.seat import Seat
-from sordino.model_file import save_model
+from sordino.model_file import released_weights, save_model
 from sordino.problem import Problem
 from sordino.tabular.schema import ClassTarget
 from sordino.train import Trained
@@ -34,7 +34,7 @@ def save(seat: Seat, trained: Trained, out: Path) -> Certificate:
     assert plan.rows is not None
     coefficients, intercepts = plan.rows.to_raw(trained.weights, plan.problem.loss.outputs)
     classes = np.array(sorted(schema.target.classes)) if isinstance(schema.target, ClassTarget) else None
-    about = trained.certificate.about({"coef": coefficients, "intercept": intercepts})
-    certificate = about.sign(seat.identity)
-    save_model(Fitted(coefficients, intercepts, classes, certificate), out, schema)
+    fitted = Fitted(coefficients, intercepts, classes, trained.certificate)
+    certificate = trained.certificate.about(released_weights(fitted)).sign(seat.identity)
+    save_model(replace(fitted, certificate_=certificate), out, schema)
     return certificate
