@@ -183,6 +183,10 @@ CASES: dict[str, Case] = {
     "classifier, text": lambda _, k: classifier().fit(rows(k), ["a", "b"] * 20),
     "classifier, text in an array": lambda _, k: classifier().fit(np.array(rows(k), dtype=object), ["a", "b"] * 20),
     "classifier, unknown label": lambda _, k: classifier().fit(rows(0), labels(k, SECRET, "a")),
+    "classifier, missing label": lambda _, k: classifier().fit(rows(0), np.array(labels(k, None, "a"), dtype=object)),
+    "classifier, label of another kind": lambda _, k: classifier().fit(
+        rows(0), np.array(labels(k, int(SECRET), "a"), dtype=object)
+    ),
     "regressor, text": lambda _, k: regressor().fit(rows(k), [0.5] * N),
     "regressor, text for a target": lambda _, k: regressor().fit(
         rows(0), np.array(labels(k, f"{SECRET}x", 0.5), dtype=object)

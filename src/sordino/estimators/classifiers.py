@@ -184,7 +184,16 @@ def classes_of(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArr
 
 
 def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    codes = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
+    try:
+        codes = np.searchsorted(classes, labels).clip(0, len(classes) - 1)
+    except TypeError:
+        # a missing label, or one of another kind, has no place in the order of the classes
+        codes = None
+    if codes is None:
+        raise ValueError(
+            "at least one label is missing, or of another kind than the classes (a text among numbers, a date among "
+            "texts): give labels of one kind, and drop records without one."
+        )
     _require_known(int((classes[codes] != labels).sum()), classes)
     return codes
 
