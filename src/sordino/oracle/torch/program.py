@@ -23,6 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sordino.oracle.torch.alignment import align
 from sordino.oracle.torch.draws import Draw, cut_out, is_random
+from sordino.oracle.torch.simplification import simplify
 from sordino.privacy.randomness import Stream
 
 aten = torch.ops.aten
@@ -63,7 +64,7 @@ class Program:
                 module = make_fx(function)(*given, inputs, targets)
         except (RuntimeError, NotImplementedError, TypeError) as error:
             raise Untraceable(str(error).partition("\n")[0][:200]) from error
-        self._draws = _tidied(module.graph, len(given.zeros))
+        self._draws = _tidied(module.graph, given)
         used = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._positions = [int(node.meta["position"]) for node in used if "position" in node.meta]
         if aligned:
@@ -144,14 +145,14 @@ def _plain_operations() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
-def _tidied(graph: fx.Graph, zeros: int) -> list[Draw]:
+def _tidied(graph: fx.Graph, given: Given) -> list[Draw]:
     """Leave known operations alone in the graph, none of which draws or writes to what outlives a run."""
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
     for position, node in enumerate(inputs):
         node.meta["position"] = position
     _refuse_strangers(graph)
     _refuse_writes(graph)
-    for node in inputs[:zeros]:
+    for node in inputs[: len(given.zeros)]:
         _without_zeros(node)
     draws: list[Draw] = []
 
@@ -168,6 +169,7 @@ def _tidied(graph: fx.Graph, zeros: int) -> list[Draw]:
     for node in list(graph.nodes):
         if node.target is aten.add.Tensor:
             _fused(node)
+    simplify(graph, given.flat())
     graph.eliminate_dead_code()
     for node in inputs:
         if not node.users:
