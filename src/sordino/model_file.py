@@ -279,7 +279,9 @@ def _pack(model: LoadedModel) -> bytes:
     if model.schema is not None:
         members[_OPTIONAL] = model.schema.to_toml().encode()
     body = _body(model, members)
-    return archive.pack({"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1).encode(), **members})
+    return archive.pack(
+        {"model.json": json.dumps({**body, "digest": wire.digest(body)}, indent=1, allow_nan=False).encode(), **members}
+    )
 
 
 def _body(model: LoadedModel, members: dict[str, bytes]) -> dict[str, Any]:

@@ -273,7 +273,7 @@ class Meddler:
     "meddle",
     [
         pytest.param(lambda data: data[:-1] + bytes([data[-1] ^ 1]), id="damaged"),
-        pytest.param(lambda data: data + data, id="repeated"),
+        pytest.param(lambda data: data + data, id="repeated", marks=pytest.mark.slow),
     ],
 )
 def test_a_message_that_is_damaged_or_repeated_ends_the_session_and_the_next_one_goes_on(tmp_path, meddle):

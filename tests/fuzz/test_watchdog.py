@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import signal
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,24 @@ import pytest
 
 from fuzz import watchdog
 from sordino import archive
+
+
+def fault_of(read: Any) -> str:
+    """In a process of its own: limits on time and memory are no affair of the other tests."""
+    here, there = multiprocessing.Pipe(duplex=False)
+
+    def child() -> None:
+        signal.signal(signal.SIGPROF, watchdog._stop)
+        there.send(watchdog._outcome(read, None)["fault"])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads that do nothing here
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+    there.close()
+    found = str(here.recv())
+    process.join()
+    return found
 
 
 def slow(_: Any) -> None:
@@ -29,17 +50,11 @@ def slow(_: Any) -> None:
     ],
 )
 def test_how_a_reading_ends(read: Any, fault: str) -> None:
-    found = watchdog._outcome(read, None)["fault"]
+    found = fault_of(read)
     assert fault in found
     assert bool(found) == bool(fault)
 
 
 def test_time_is_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    import signal
-
     monkeypatch.setattr(watchdog, "SECONDS", 0.05)
-    before = signal.signal(signal.SIGPROF, watchdog._stop)
-    try:
-        assert "seconds of processor time" in watchdog._outcome(slow, None)["fault"]
-    finally:
-        signal.signal(signal.SIGPROF, before)
+    assert "seconds of processor time" in fault_of(slow)

@@ -50,6 +50,11 @@ def states(ledger, dataset="survey"):
 @contextmanager
 def in_threads():
     with ThreadPoolExecutor(2) as pool:
+        # a pool starts a thread when there is work for it: both are there before anything else happens
+        together = threading.Barrier(3)
+        for _ in range(2):
+            pool.submit(together.wait)
+        together.wait()
         yield lambda count: list(pool.map(attempt, range(count)))
 
 

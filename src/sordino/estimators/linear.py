@@ -70,13 +70,15 @@ def fit_linear(
         penalty=Ridge(settings.l2),
         domain=domain or Everywhere(),
     )
+    method, randomness = method_for(settings.method, problem, budget), randomness_of(settings.random_state)
+    # after what can be refused: a refusal is no release
     warn_of_earlier_releases(X)
     trained = train(
         problem,
         budget,
-        method_for(settings.method, problem, budget),
+        method,
         linear_oracle(X, y, problem, rows, budget.relation),
-        randomness_of(settings.random_state),
+        randomness,
         rows=rows,
         enforced=enforced,
         assumed=assumed,
