@@ -64,10 +64,17 @@ class Clipped(NamedTuple):
     parts: list[dict[Place, Part]]
     weights: list[Tensor]
 
-    def write(self, out: Mapping[Place, Tensor], some: slice, work: Workspace) -> None:
-        """The clipped sum of some rows, but for parameters without gradients, whose places are left alone."""
+    def some(self, which: slice) -> Clipped:
+        parts = [{place: part.some(which) for place, part in found.items()} for found in self.parts]
+        return Clipped(parts, [each[which] for each in self.weights])
+
+    def write(self, out: Mapping[Place, Tensor], work: Workspace) -> None:
+        """The clipped sums of equal blocks of rows, one for every row of `out`.
+
+        Parameters without gradients have their places left alone.
+        """
         for place in self.parts[0]:
-            weighted = [(w[some], found[place].some(some)) for w, found in zip(self.weights, self.parts, strict=True)]
+            weighted = [(w, found[place]) for w, found in zip(self.weights, self.parts, strict=True)]
             _write(out[place], weighted, work)
 
 
@@ -98,7 +105,9 @@ def _write(out: Tensor, weighted: Sequence[tuple[Tensor, Part]], work: Workspace
     kept = 1 if pairs else 0
     for weights, part in weighted:
         if part.rows is not None:
-            out.addmv_(part.rows.T, weights, beta=kept)
+            blocks = (each.chunk(len(out)) for each in (part.rows, weights))
+            for total, rows, own in zip(out, *blocks, strict=True):
+                total.addmv_(rows.T, own, beta=kept)
             kept = 1
 
 

@@ -7,6 +7,7 @@ a batch of one record.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from torch import Tensor, nn
@@ -56,11 +57,9 @@ def _group_norm(layer: nn.GroupNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
 
 def _positions(tensor: Tensor, axes: int) -> Tensor:
     """(records, t, n), where the last `axes` of the tensor are the n numbers of a position; (records, n) for one."""
-    flat = tensor.flatten(tensor.ndim - axes) if axes > 1 else tensor
-    if flat.ndim == 2:
-        return flat
-    flat = flat.reshape(len(flat), -1, flat.shape[-1])
-    return flat[:, 0] if flat.shape[1] == 1 else flat
+    records, n = len(tensor), math.prod(tensor.shape[-axes:])
+    positions = tensor.numel() // (records * n)
+    return tensor.reshape((records, n) if positions == 1 else (records, positions, n))
 
 
 def _alone(tensor: Tensor, axes: int) -> Tensor:

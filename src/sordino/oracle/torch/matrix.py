@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
-from sordino.oracle.torch.pairs import KEEP, Pair, blocks, same, sum_of
+from sordino.oracle.torch.pairs import KEEP, Pair, blocks, in_blocks, same, sum_of
 from sordino.oracle.torch.rounding import CANCELLED, LONGEST, lost, slack
 from sordino.oracle.torch.workspace import Workspace
 
@@ -37,12 +37,17 @@ class Matrix:
             norms.add_known(share, self._measured(pairs, work) if self._many(pairs) else self._inner(pairs, work))
 
     def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
-        matrix = out.view(self.shape)
+        sums, blocks = out.view(-1, *self.shape), len(out)
         (weights, pair), *others = weighted
         if not others and pair.left.ndim == 2 and pair.left.is_floating_point():
             left = torch.mul(pair.left, weights[:, None], out=work.take(*pair.left.shape))
-            torch.mm(left.T, _right(pair), out=matrix)
+            right = _right(pair).reshape(blocks, -1, self.shape[1])
+            torch.bmm(left.view(blocks, -1, self.shape[0]).transpose(1, 2), right, out=sums)
             return
+        for total, some in zip(sums, in_blocks(weighted, blocks), strict=True):
+            self._write_wide(total, some)
+
+    def _write_wide(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]]) -> None:
         # several products make up a record's gradient, which may cancel: their sum needs more digits than they have
         total = torch.zeros(self.shape, dtype=torch.float64, device=out.device)
         for left, right in _merged(weighted):
@@ -55,7 +60,7 @@ class Matrix:
                 total.addmm_(left.reshape(-1, left.shape[-1]).T, right)
             else:
                 total.index_add_(0, left.reshape(-1), right)
-        matrix.copy_(total)
+        out.copy_(total)
 
     def _many(self, pairs: Sequence[Pair]) -> bool:
         """Whether gradients are cheaper than the inner products of all positions."""

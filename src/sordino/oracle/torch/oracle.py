@@ -46,6 +46,9 @@ LossFunction = Callable[[Any, Any], Tensor]
 SEEDS = 3
 """Words that reading a pass of records takes from the run's randomness, needed or not: seeded runs do not differ."""
 
+SUMS = 1 << 22
+"""Bytes of the sums of blocks that are computed together."""
+
 
 class TorchOracle:
     """Answers about a network's records with noise. It works on a copy of the model, on the model's device.
@@ -83,8 +86,10 @@ class TorchOracle:
         self._block = self._passes.rows // -(-self._passes.rows // BLOCK)
         self._work = Workspace(self._passes.dtype, self._passes.device)
         self._sum = np.empty(problem.dim)
-        self._part = torch.zeros(problem.dim, dtype=self._passes.dtype, device=self._passes.device)
-        self._pieces = {place: self._part[slice(*place)] for place in self._passes.places}
+        self._parts = torch.zeros(
+            (self._blocks_at_once(), problem.dim), dtype=self._passes.dtype, device=self._passes.device
+        )
+        self._pieces = {place: self._parts[:, slice(*place)] for place in self._passes.places}
         self._tried: set[tuple[int, tuple[str, ...]]] = set()
         for notice in self._passes.notices:
             warnings.warn(notice, UserWarning, stacklevel=2)
@@ -128,9 +133,19 @@ class TorchOracle:
         inputs, targets = self._records.some(which, self._passes.rows, stream.words(SEEDS))
         drawn = self._passes.program.draw(stream, count)
         found = self._clipped(points, shares, inputs, targets, count, drawn)
-        for start in range(0, count, self._block):
-            found.write(self._pieces, slice(start, start + self._block), self._work)
-            kernels.add_on_grid(self._part.cpu().numpy(), self._sum, pivot(sum(s.clip * s.factor for s in shares)))
+        # a block is never left out beside others, even one without records: how it is summed must not depend on them
+        size = len(self._parts) * self._block
+        for start in range(0, count, size):
+            some = found if size == self._passes.rows else found.some(slice(start, start + size))
+            some.write(self._pieces, self._work)
+            for part in self._parts.cpu().numpy():
+                kernels.add_on_grid(part, self._sum, pivot(sum(s.clip * s.factor for s in shares)))
+
+    def _blocks_at_once(self) -> int:
+        """How many blocks of a pass are summed together: their sums must not take much memory."""
+        blocks = self._passes.rows // self._block
+        most = max(1, SUMS // (self._problem.dim * self._passes.dtype.itemsize))
+        return max(count for count in range(1, min(blocks, most) + 1) if blocks % count == 0)
 
     def _clipped(
         self,

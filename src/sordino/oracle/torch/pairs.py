@@ -62,7 +62,7 @@ class SummingForm(Form, Protocol):
         ...
 
     def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
-        """out = sum_i weight_i gradient_i."""
+        """out_b = sum_i weight_i gradient_i, over the b-th of as many equal blocks as `out` has rows."""
         ...
 
 
@@ -101,6 +101,15 @@ def blocks(records: int, bytes_each: int) -> list[slice]:
     most = max(1, _BLOCK // max(1, bytes_each))
     step = max(size for size in range(1, min(most, records) + 1) if records % size == 0)
     return [slice(first, first + step) for first in range(0, records, step)]
+
+
+def in_blocks(weighted: Sequence[tuple[Tensor, Pair]], count: int) -> Iterator[list[tuple[Tensor, Pair]]]:
+    """The rows of every block. Pairs of the same weights keep them in common."""
+    size = len(weighted[0][0]) // count
+    for first in range(0, count * size, size):
+        some = slice(first, first + size)
+        weights = {id(each): each[some] for each, _ in weighted}
+        yield [(weights[id(each)], pair.part(some)) for each, pair in weighted]
 
 
 def sum_of(tensors: Iterator[Tensor]) -> Tensor:

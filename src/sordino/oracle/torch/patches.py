@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sordino.oracle.torch.norms import Norms
-from sordino.oracle.torch.pairs import KEEP, Pair, blocks, sum_of
+from sordino.oracle.torch.pairs import KEEP, Pair, blocks, in_blocks, sum_of
 from sordino.oracle.torch.rounding import lost, slack
 from sordino.oracle.torch.workspace import Workspace
 
@@ -64,6 +64,10 @@ class Patches:
 
     def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
         """By the gradients of a few records at a time: what a record adds is one vector, rounded by itself."""
+        for total, some in zip(out, in_blocks(weighted, len(out)), strict=True):
+            self._write_block(total, some, work)
+
+    def _write_block(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
         out.zero_()
         shares: dict[int, tuple[Tensor, list[Pair]]] = {}
         for weights, pair in weighted:
