@@ -1,14 +1,17 @@
 """Book-keeping against torch.func: every layer, dtype and query."""
 
 import warnings
+from types import MethodType
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
 
 import torch_networks as nets
 from sordino.oracle.query import Difference, Gradient, Recursion
-from sordino.oracle.torch import TorchOracle, clipping, norms
+from sordino.oracle.torch import TorchOracle, clipping, norms, parameter_vector
 
 QUERIES = ["gradient", "difference", "recursion"]
 # in double precision what is left is the grid of the sums
@@ -101,3 +104,24 @@ def test_half_precision(dtype):
     asked, expected = question("gradient", model, data, oracle)
     answer = oracle._answer(asked)
     assert np.linalg.norm(answer - expected.sum(0)) <= 0.1 * np.linalg.norm(expected.sum(0))
+
+
+def doubled(layer):
+    layer.forward = MethodType(lambda self, x: F.linear(x, self.weight * 2, self.bias), layer)
+
+
+def scaled_by_a_hook(layer):
+    layer.scale = nn.Parameter(torch.linspace(0.5, 2, 4))
+    layer.register_forward_hook(lambda layer, inputs, output: output * layer.scale)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.func")
+@pytest.mark.parametrize("change", [doubled, scaled_by_a_hook])
+def test_a_layer_that_somebody_has_changed(change):
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+    change(model[0])
+    X, y = nets.NETWORKS["linear"].data(torch.float64)
+    oracle = TorchOracle(model.double(), nets.CROSS_ENTROPY, (X, y), nets.problem_of(model))
+    expected = torch.autograd.grad(nets.CROSS_ENTROPY(model(X), y).sum(), list(model.parameters()))
+    answer = oracle._answer(Gradient(parameter_vector(model), 100.0))
+    assert np.allclose(answer, torch.cat([each.flatten() for each in expected]), rtol=0, atol=1e-4)

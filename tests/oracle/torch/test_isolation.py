@@ -16,6 +16,7 @@ import torch_networks as nets
 from sordino.budget import Relation
 from sordino.oracle.query import Difference, Gradient
 from sordino.oracle.torch import TorchOracle, parameter_vector
+from sordino.oracle.torch.records import records_of
 from sordino.oracle.torch.rounding import BLOCK, MOST_RECORDS, pivot, sum_error
 from sordino.privacy.randomness import Randomness
 
@@ -111,6 +112,37 @@ def overwritten(module, x):
     return x.mul_(2).sub_(1)
 
 
+def written_by_name(module, x):
+    module.memory = module.memory or [torch.zeros(6)]
+    with torch.no_grad():
+        torch.maximum(module.memory[0], x[0].detach(), out=module.memory[0])
+    return x + F.relu(module.memory[0] - 50)
+
+
+def written_in_a_list(module, x):
+    module.memory = module.memory or [torch.zeros(6)]
+    with torch.no_grad():
+        torch._foreach_maximum_([module.memory[0]], [x[0].detach()])
+    return x + F.relu(module.memory[0] - 50)
+
+
+def after_the_trial(module):
+    """A trial runs a model three times, then it is written down."""
+    module.calls += 1
+    return module.calls > 3
+
+
+def reaches_the_next(module, x):
+    if after_the_trial(module):
+        # without a rule for batches, so that records are computed one after the other
+        x = x + x.as_strided((1, 6), (6, 1), 6) + torch.nonzero(x > 1e9).sum()
+    return x
+
+
+def never_filled(module, x):
+    return x + torch.empty(1, 6).nan_to_num().clamp(-9, 9) if after_the_trial(module) else x
+
+
 class Straight(torch.autograd.Function):
     """With a rule for batches of its own, which mixes them."""
 
@@ -152,6 +184,10 @@ HOSTILE = {
     "attention across the batch": (attention_over_records, MIXES),
     "memory in a list": (memory, MIXES),
     "counts its calls": (counting, MIXES),
+    "memory written by name": (written_by_name, KEEPS),
+    "memory written in a list": (written_in_a_list, KEEPS),
+    "reaches the next record": (reaches_the_next, DECIDES),
+    "memory that was never filled": (never_filled, ISOLATED),
     "branch on values": (branch, DECIDES),
     "branch on one value": (branch_on_one, DECIDES),
     "a seed in every call": (seeded_by_place, ISOLATED),
@@ -207,6 +243,43 @@ def test_a_hostile_model_is_refused_or_isolated(case, relation):
         return
     with pytest.raises(ValueError, match=sentence):
         oracle_of(model, (X, y), relation=relation)
+
+
+class Pointing(nn.Module):
+    """The first number of a record says at which of the others to look."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(1, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        tables = self.inner(x[:, 1:, None].float())
+        return self.head(torch.cat([F.embedding(x[i, :1], tables[i]) for i in range(len(x))]))
+
+
+def test_a_pointer_beyond_a_record_does_not_point_into_the_next():
+    model, (X, y) = Pointing(), (torch.zeros(20, 5, dtype=torch.long), torch.zeros(20, dtype=torch.long))
+    oracle = oracle_of(model, (X, y))
+    assert oracle._answer(Gradient(parameter_vector(model), 1.0)).any()
+    X[3, 0] = 4
+    with pytest.raises(ValueError, match="every word is in range"):
+        oracle._answer(Gradient(parameter_vector(model), 1.0))
+
+
+def test_a_record_of_another_dtype_leaves_its_companions_theirs():
+    class Numbers(Dataset):
+        def __init__(self, last):
+            self.last = last
+
+        def __len__(self):
+            return 20
+
+        def __getitem__(self, number):
+            return (np.full(6, 2**24 + 1) if number < 19 else np.full(6, self.last)), number % 3
+
+    inputs = [records_of(Numbers(last)).some(slice(0, 20), 20, np.zeros(3, dtype=np.uint64))[0] for last in (1, 0.5)]
+    assert torch.equal(inputs[0][:19], inputs[1][:19])
+    assert inputs[0].dtype == inputs[1].dtype == torch.int64
 
 
 def by_positives(outputs, targets):

@@ -82,6 +82,12 @@ RULES: dict[type[nn.Module], Rule] = {
 }
 
 
+def known_parameters(layer: nn.Module) -> dict[str, nn.Parameter]:
+    """Those of which the layer's rule tells; others are somebody's addition."""
+    own = layer._parameters
+    return {name: parameter for name in ("weight", "bias") if (parameter := own.get(name)) is not None}
+
+
 def form_of(layer: nn.Module) -> object:
     """Layers for which this is the same may share parameters: the gradients have one form, and can be added up."""
     if isinstance(layer, nn.Linear | nn.Embedding):

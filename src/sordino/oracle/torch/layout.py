@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sordino.oracle.torch.layers import Rule, form_of, rule_of, takes_one
+from sordino.oracle.torch.layers import Rule, form_of, known_parameters, rule_of, takes_one
 from sordino.oracle.torch.losses import losses_of
 from sordino.oracle.torch.parameters import Place
 from sordino.oracle.torch.program import CHANGES
@@ -71,7 +71,7 @@ def layout_of(
     forms: dict[Tensor, set[object]] = {}
     for site in sites:
         if site.rule is not None:
-            for parameter in site.layer.parameters(recurse=False):
+            for parameter in known_parameters(site.layer).values():
                 noted[parameter] += 1
                 forms.setdefault(parameter, set()).add(form_of(site.layer))
     used = edges_into_parameters(trial.losses)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sordino.oracle.torch import kernels
 from sordino.oracle.torch.attention import open_attention
 from sordino.oracle.torch.clipping import Entry, Notes
-from sordino.oracle.torch.layers import Rule
+from sordino.oracle.torch.layers import Rule, known_parameters
 from sordino.oracle.torch.layout import Site, layout_of, made_up, refuse_mixing_of, words_of
 from sordino.oracle.torch.pairs import KEEP, Pair, Scale
 from sordino.oracle.torch.parameters import Place, places
@@ -176,7 +176,7 @@ class Passes:
 
 
 def _books(site: Site, booked: dict[int, Place]) -> Books | None:
-    found = {name: booked[id(one)] for name, one in site.layer._parameters.items() if id(one) in booked}
+    found = {name: booked[id(one)] for name, one in known_parameters(site.layer).items() if id(one) in booked}
     own = {name: (place.start, place.stop) for name, place in found.items()}
     return Books(site.layer, site.rule, own) if site.rule is not None and own else None
 

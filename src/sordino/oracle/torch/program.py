@@ -58,12 +58,14 @@ class Program:
         if together:
             function = torch.func.vmap(function, in_dims=(None, None, None, 0, 0), randomness="different")
         else:
-            inputs, targets = inputs[0], targets[0]
+            inputs, targets = inputs[0].clone(), targets[0].clone()
         try:
             with torch.no_grad(), _plain_operations(), torch.random.fork_rng([]):
                 module = make_fx(function)(*given, inputs, targets)
         except (RuntimeError, NotImplementedError, TypeError) as error:
             raise Untraceable(str(error).partition("\n")[0][:200]) from error
+        if together:
+            _refuse_tables_of_records(module.graph)
         self._draws = _tidied(module.graph, given)
         used = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._positions = [int(node.meta["position"]) for node in used if "position" in node.meta]
@@ -95,7 +97,8 @@ class Program:
         known = self._given.flat()
         if self.together:
             return self._run([*known, inputs, targets], drawn[0])
-        rows = [self._run([*known, inputs[i], targets[i]], drawn[i]) for i in range(count)]
+        # in memory of its own: a view that reaches too far must not reach another record
+        rows = [self._run([*known, inputs[i].clone(), targets[i].clone()], drawn[i]) for i in range(count)]
         return [_stacked(column, len(inputs)) for column in zip(*rows, strict=True)]
 
     def _run(self, known: Sequence[Tensor], drawn: list[Tensor]) -> list[Tensor]:
@@ -169,6 +172,8 @@ def _tidied(graph: fx.Graph, given: Given) -> list[Draw]:
     for node in list(graph.nodes):
         if node.target is aten.add.Tensor:
             _fused(node)
+        elif node.op == "call_function" and node.target.__name__.partition(".")[0] in _UNFILLED:
+            _filled(node)
     simplify(graph, given.flat())
     graph.eliminate_dead_code()
     for node in inputs:
@@ -187,13 +192,31 @@ def _refuse_strangers(graph: fx.Graph) -> None:
             )
 
 
+def _refuse_tables_of_records(graph: fx.Graph) -> None:
+    """vmap joins tables that records have of their own into one: a word beyond its table would be another record's."""
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    of_records = set(inputs[-2:])
+    for node in graph.nodes:
+        if is_random(node) or not of_records.isdisjoint(node.all_input_nodes):
+            of_records.add(node)
+        if node.target is aten.embedding.default and node.args[0] in of_records:
+            raise Untraceable("it looks words up in a table that it computes from the record")
+
+
 def _refuse_writes(graph: fx.Graph) -> None:
     for node in graph.nodes:
-        if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
-            for argument, value in zip(node.target._schema.arguments, node.args, strict=False):
-                written = argument.alias_info is not None and argument.alias_info.is_write
-                if written and isinstance(value, fx.Node) and _owner(value).op in ("placeholder", "get_attr"):
-                    raise ValueError(CHANGES)
+        if any(_owner(written).op in ("placeholder", "get_attr") for written in _written(node)):
+            raise ValueError(CHANGES)
+
+
+def _written(node: fx.Node) -> Iterator[fx.Node]:
+    """The tensors that an operation writes to, by position or by name (`out`), alone or in a list."""
+    arguments = node.target._schema.arguments if isinstance(node.target, OpOverload) else ()
+    for position, argument in enumerate(arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+            tensors = value if isinstance(value, list | tuple) else [value]
+            yield from (tensor for tensor in tensors if isinstance(tensor, fx.Node))
 
 
 CHANGES = (
@@ -203,10 +226,21 @@ CHANGES = (
 )
 
 
+_UNFILLED = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+
+
+def _filled(node: fx.Node) -> None:
+    """Memory that nobody has written to holds what was there before, perhaps of another record: zeros instead."""
+    with node.graph.inserting_after(node):
+        zeros = node.graph.call_function(aten.zeros_like.default, (node,))
+    zeros.meta = dict(node.meta)
+    node.replace_all_uses_with(zeros, delete_user_cb=lambda user: user is not zeros)
+
+
 def _owner(node: fx.Node) -> fx.Node:
     """The tensor whose memory this one shares."""
     while node.op == "call_function":
-        shared = node.target is operator.getitem or (
+        shared = node.target in (operator.getitem, aten._unsafe_view.default) or (
             isinstance(node.target, OpOverload) and any(a.alias_info is not None for a in node.target._schema.arguments)
         )
         if not shared or not isinstance(node.args[0], fx.Node):

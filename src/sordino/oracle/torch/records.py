@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset, default_collate
+from torch.utils.data import Dataset, IterableDataset
 
 Which = NDArray[np.intp] | slice
 Seeds = NDArray[np.uint64]
@@ -112,6 +112,8 @@ class DatasetRecords:
                 "data set with __len__ and __getitem__."
             )
         self._dataset = dataset
+        # those of the first record, which is read before all others
+        self._dtypes: list[torch.dtype] = []
         self._size = len(dataset)
 
     def __len__(self) -> int:
@@ -127,10 +129,21 @@ class DatasetRecords:
         numbers = range(*which.indices(self._size)) if isinstance(which, slice) else which.tolist()
         with _seeded(seeds):
             items = [self._dataset[number] for number in numbers]
-        if not (isinstance(items[0], tuple | list) and len(items[0]) == 2):
+        if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
             raise ValueError("the items of a data set must be pairs (input, target).")
-        inputs, targets = (_followed_by_zeros(torch.as_tensor(part), rows) for part in default_collate(items))
+        tensors = [[_tensor(part) for part in item] for item in items]
+        self._dtypes = self._dtypes or [part.dtype for part in tensors[0]]
+        # each by itself: together, a record of another dtype would change that of its companions
+        inputs, targets = (
+            _followed_by_zeros(torch.stack([part.to(dtype) for part in parts]), rows)
+            for parts, dtype in zip(zip(*tensors, strict=True), self._dtypes, strict=True)
+        )
         return inputs, targets
+
+
+def _tensor(part: Any) -> Tensor:
+    # by way of NumPy, in which a number is a double
+    return part if isinstance(part, Tensor) else torch.from_numpy(np.asarray(part))
 
 
 @contextmanager
