@@ -52,6 +52,9 @@ UNSIGNED = (
     "with which versions: that is the word of whoever sent it, and nobody has signed this one."
 )
 
+_MOST_STEPS = 10**8
+"""Of a method that is read from a file: to plan for more would only keep whoever verifies busy."""
+
 _SLACK = 1e-3
 """How far two accountants' discretisations may lie apart."""
 
@@ -249,8 +252,8 @@ class Certificate:
         )
         if not fits:
             raise ValueError("this certificate is malformed: its values are not of the kinds a certificate has.")
-        if any(count > events.MOST_TIMES for count in _whole_numbers(wire.to_plain(self.method))):
-            raise ValueError(f"this certificate counts more than {events.MOST_TIMES} steps, which no run takes.")
+        if any(count > _MOST_STEPS for count in _whole_numbers(wire.to_plain(self.method))):
+            raise ValueError(f"this certificate counts more than {_MOST_STEPS} steps, which no run takes.")
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Certificate:

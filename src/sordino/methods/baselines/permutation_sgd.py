@@ -40,11 +40,14 @@ from sordino.methods.schedule import expected_radius
 from sordino.methods.settings import require_linear, require_paper_setting
 from sordino.oracle.protocol import Array, ExactOracle, Oracle
 from sordino.privacy.calibrate import noise_for
-from sordino.privacy.events import MOST_TIMES, Event
+from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.progress import steps
+
+_MOST_UPDATES = 10**7
+"""Every one of them has a step size of its own, which is written down."""
 
 Schedule = Literal["constant", "decreasing", "square root", "strongly convex"]
 
@@ -101,7 +104,7 @@ class PermutationSGD:
                 f"between 1 and the {n} records."
             )
         N, offset = n // b, float(n) ** self.exponent
-        if k * N > MOST_TIMES:
+        if k * N > _MOST_UPDATES:
             raise ValueError(f"{k} passes over {N} batches are {k * N} steps: take larger batches or fewer passes.")
         schedule, eta = self._schedule(problem, budget, k * N)
         etas = step_sizes(schedule, eta, offset, k * N, problem)
