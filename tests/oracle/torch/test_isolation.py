@@ -439,6 +439,22 @@ def test_a_clip_too_small_for_the_dtype_is_refused():
         sum_error(1e-37, BLOCK, 1, 10, torch.float32)
 
 
+def test_a_clip_too_large_for_the_dtype_is_refused():
+    with pytest.raises(ValueError, match="may be too large"):
+        sum_error(1e37, BLOCK, 1, 10, torch.float32)
+
+
+def test_products_of_few_digits_are_refused():
+    model = nn.Linear(3, 2)
+    oracle = oracle_of(model, (torch.ones(4, 3), torch.zeros(4, dtype=torch.int64)))
+    try:
+        torch.set_float32_matmul_precision("medium")
+        with pytest.raises(ValueError, match="full precision"):
+            oracle._answer(Gradient(parameter_vector(model), 1.0))
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
 def test_sums_of_blocks_are_exact():
     """The largest sum is still on the grid, and a step of the grid is small beside the clip."""
     for clip in (1e-3, 1.0, 1.7, 1e5):

@@ -116,6 +116,11 @@ class TorchOracle:
         count = len(self._records) if batch is None else len(batch)
         if count > MOST_RECORDS:
             raise ValueError(f"a batch of {count} records: at most {MOST_RECORDS} can be added up.")
+        if torch.get_float32_matmul_precision() != "highest":
+            raise ValueError(
+                "products of single precision are set to fewer digits, and rounding of sums is bounded for "
+                'full precision: call torch.set_float32_matmul_precision("highest").'
+            )
         shares = self._shares(query)
         self._try_out(points, shares)
         self._sum.fill(0)

@@ -171,7 +171,10 @@ class Passes:
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
     def _moved(self, pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        inputs, targets = (t.to(self.device, self._own_dtype if t.is_floating_point() else t.dtype) for t in pair)
+        # in one order of memory, the one on which rows were tried out
+        inputs, targets = (
+            t.to(self.device, self._own_dtype if t.is_floating_point() else t.dtype).contiguous() for t in pair
+        )
         return inputs, targets
 
 

@@ -78,6 +78,10 @@ def sum_error(clip: float, block: int, vectors: int, dim: int, dtype: torch.dtyp
     coordinates = math.sqrt(dim)
     small = 8 * coordinates * vectors * block * float(torch.finfo(dtype).tiny) / clip
     error = 4 * block * products + 2 * 2.0**-_GRID * coordinates + small
+    if 4 * vectors * block * clip > torch.finfo(dtype).max:
+        raise ValueError(
+            f"clip is {clip:g}: a sum of {block} records may be too large for {dtype}. Use a smaller clip."
+        )
     if not error <= 0.5:
         raise ValueError(
             f"clip is {clip:g} for {dim} parameters in {dtype}: what rounding may add to a sum is not small beside it. "
