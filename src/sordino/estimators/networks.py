@@ -46,13 +46,14 @@ class _PrivateNetwork(KnowsItsPipeline, BaseEstimator):  # type: ignore[misc]
         loss: Loss,
         enforced: tuple[str, ...] = (),
         assumed: tuple[str, ...] = (),
-    ) -> None:
+    ) -> Certificate:
+        """The layers, and the guarantee, which is yet to be bound to what is released."""
         before = self._steps_before()
         settings = Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__})
         self.coefs_, self.intercepts_, certificate = fit_perceptron(
             X, targets, outputs, loss, settings, enforced, (*assumed, *before)
         )
-        self.certificate_ = certificate.about(released_weights(self))
+        return certificate
 
     def _outputs(self, X: Any) -> Array:
         check_is_fitted(self)
@@ -145,10 +146,11 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         classes, known = classes_of(self.classes, labels)
         codes = codes_of(labels, classes)
         if len(classes) == 2:
-            self._train(X, codes.astype(np.float32), 1, logistic, assumed=(known,))
+            certificate = self._train(X, codes.astype(np.float32), 1, logistic, assumed=(known,))
         else:
-            self._train(X, codes.astype(np.int64), len(classes), cross_entropy, assumed=(known,))
+            certificate = self._train(X, codes.astype(np.int64), len(classes), cross_entropy, assumed=(known,))
         self.classes_ = classes
+        self.certificate_ = certificate.about(released_weights(self))
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -223,7 +225,7 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
             )
         unit = float(self.target_bound)
         targets = np.clip(np.asarray(y, dtype=float) / unit, -1.0, 1.0).astype(np.float32)
-        self._train(
+        certificate = self._train(
             X,
             targets,
             1,
@@ -231,6 +233,7 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
             enforced=(TARGETS_CLIPPED(target_bound=unit),),
             assumed=(TARGET_BOUND_PUBLIC(target_bound=unit),),
         )
+        self.certificate_ = certificate.about(released_weights(self))
         return self
 
     def predict(self, X: ArrayLike) -> Array:
