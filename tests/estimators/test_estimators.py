@@ -45,12 +45,21 @@ SHORT = ProximalSmoothing(NoisyGradientDescent(steps=150))
         PrivateLogisticRegression(epsilon=1e5, row_norm=10.0),
         PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0),
         PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, weight_norm=1.5),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
         PrivateLinearSVC(epsilon=1e5, row_norm=10.0, method=SHORT),
         PrivateQuantileRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT),
         PrivateLinearSVR(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT),
     ]
 )
-def test_scikit_learn_contract(estimator, check):
+def test_scikit_learn_contract_of_the_losses_with_a_kink(estimator, check):
     check(estimator)
 
 

@@ -98,6 +98,7 @@ def recombined(messages, trust):
     return [number % prime for number in thresha.recombine(finfields.GF(prime), points)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trust", "coalition"), CASES, ids=str)
 @pytest.mark.parametrize("value", [0, 10**14])
 def test_every_message_a_coalition_receives_is_uniform_whatever_the_records(trust, coalition, value):

@@ -54,6 +54,7 @@ def test_a_clipped_sum_is_the_sum_of_clipped_gradients(name, dtype):
         assert np.linalg.norm(oracle._answer(asked) - expected.sum(0)) <= tolerance * np.linalg.norm(expected.sum(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", nets.NETWORKS)
 def test_other_devices_give_the_same_answer(name, monkeypatch):
     """What a graphics card would be asked to do, done by the processor."""

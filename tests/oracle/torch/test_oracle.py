@@ -51,6 +51,7 @@ def test_no_record_counts_for_more_than_its_clip(name, dtype):
             assert np.linalg.norm(share) <= query.clip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e30])
 @pytest.mark.parametrize("name", [name for name, network in nets.NETWORKS.items() if not network.words])
@@ -107,6 +108,7 @@ def test_passes_and_order_do_not_matter(name):
         np.testing.assert_allclose(answers[2], answers[0], rtol=0, atol=100 * 2.0**-23)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", [name for name in nets.NETWORKS if "positions" in name or "conv" in name])
 def test_gradients_that_are_too_large_to_keep_are_measured_in_blocks(name, kind, monkeypatch):

@@ -25,6 +25,7 @@ def run(network):
     return calls, passes.program.run(inputs, targets, 16, drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", nets.NETWORKS)
 def test_results_are_the_same_to_the_last_bit(name, monkeypatch):
     fewer, found = run(nets.NETWORKS[name])
