@@ -134,7 +134,7 @@ ROWS: list[Row] = [
         "oracle/rows.py",
         "scale = self.factor * np.minimum(1.0, self.bound / norms)",
         "scale = self.factor * np.minimum(1.0, 1.1 * self.bound / norms)",
-        "tests/oracle/test_edges.py",
+        "tests/oracle/test_rows.py",
     ),
     (
         "clip: the weights of a recursion exchanged",
