@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ CHUNK = 64
 """Pictures at a time, always so many: a row's bits do not depend on how many others there are, or on its place."""
 
 
-class PictureMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A subclass says how many columns come out (`_columns`), and how pictures become rows (`_mapped`).
 
     A picture's row depends on that picture alone. Rows are float32.
@@ -50,11 +51,11 @@ class PictureMap(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         name = type(self).__name__.lower()
         return np.array([f"{name}{number}" for number in range(self._columns())], dtype=object)
 
-    def _columns(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _columns(self) -> int: ...
 
-    def _mapped(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
-        raise NotImplementedError
+    @abstractmethod
+    def _mapped(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]: ...
 
     def _sides(self) -> tuple[int, int, int]:
         if len(self.shape) not in (2, 3) or any(side < 1 for side in self.shape):
