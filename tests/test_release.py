@@ -340,3 +340,44 @@ def test_a_reference_pays_for_one_release(ledger):
         with pytest.raises(RuntimeError, match="with its own reference"):
             release(WHOLE, CAP, "again", Records(), run, "the same")
     assert states(ledger) == [State.SPENT]
+
+
+# the ledger cannot be written any more once the run has ended
+
+
+def failing(*_):
+    raise OSError(28, "No space left on device")
+
+
+def test_a_reference_buys_no_second_release_when_the_first_cannot_be_marked(ledger, monkeypatch):
+    handed_out = []
+    with charged_to(ledger, "survey"):
+        with monkeypatch.context() as broken:
+            broken.setattr(ledgers.Ledger, "_settle", failing)
+            with pytest.raises(OSError, match="withheld: see to the ledger, then run again with the same reference"):
+                handed_out.append(release(WHOLE, CAP, "first", Records(), run, "the same"))
+        handed_out.append(release(WHOLE, CAP, "again", Records(), run, "the same"))
+        with pytest.raises(RuntimeError, match="with its own reference"):
+            handed_out.append(release(WHOLE, CAP, "third", Records(), run, "the same"))
+    assert len(handed_out) == 1
+    assert states(ledger) == [State.SPENT]
+
+
+def test_a_checkpoint_gives_what_could_not_be_marked_in_the_end(tmp_path, ledger, monkeypatch):
+    ledger.open("run", BUDGET)
+    with charged_to(ledger, "run"):
+        with monkeypatch.context() as broken:
+            broken.setattr(ledgers.Ledger, "_settle", failing)
+            with pytest.raises(OSError, match="withheld"):
+                train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run")))
+        counted = oracle()
+        train(problem(), BUDGET, WHOLE_BATCH, counted, keeper=Keeper(Checkpoint(tmp_path / "run", resume=True)))
+    assert counted.answers == 0
+    assert [entry.state for entry in ledger.entries("run")] == [State.SPENT]
+
+
+def test_what_is_only_watched_cannot_be_gone_on_with(ledger):
+    ledger.open("run", BUDGET)
+    with charged_to(ledger, "run"):
+        train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(callbacks=[lambda moment: None]), reference="one")
+    assert ledger.entry(0).reference == ""

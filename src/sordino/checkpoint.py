@@ -93,8 +93,9 @@ class Keeper:
         self.checkpoint, self.callbacks = checkpoint, tuple(callbacks)
         self.last = 0
         """The step at which the run will end."""
-        self.reference = new_reference()
-        """The name under which a ledger sets the run's budget aside, the same for every part of the run."""
+        self.reference = None if checkpoint is None else new_reference()
+        """The name under which a ledger sets the run's budget aside, the same for every part of the run. A run that is
+        only watched has none: nobody could tell afterwards what was seen of it."""
         self._held: Held | None = None
         self._story = Story()
         self._facts: dict[str, Any] = {}

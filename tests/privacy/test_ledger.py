@@ -223,6 +223,15 @@ def test_a_mark_that_cannot_be_written_does_not_lose_the_model(ledger, monkeypat
     assert states(ledger) == [State.RESERVED]
 
 
+def test_what_was_given_back_meanwhile_is_not_handed_out_without_a_mark(ledger, monkeypatch):
+    reservation = ledger.reserve("survey", FIFTH, REPLACE)
+    ledger.settle(0, State.UNUSED, "Ada", "surely dead")
+    monkeypatch.setattr(Ledger, "_settle", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"), reservation:
+        pass
+    assert states(ledger) == [State.UNUSED]
+
+
 def test_a_reservation_that_cannot_be_written_is_none(ledger, monkeypatch):
     monkeypatch.setattr(os, "pwrite", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     touched = []
@@ -472,7 +481,8 @@ def test_a_reference_has_one_reservation(ledger):
 
 def test_without_a_reference_every_reservation_is_another(ledger):
     assert [ledger.reserve("survey", FIFTH, REPLACE).number for _ in range(3)] == [0, 1, 2]
-    assert len({entry.reference for entry in ledger.entries("survey")}) == 3
+    assert [entry.reference for entry in ledger.entries("survey")] == ["", "", ""]
+    assert ledger.reserve("survey", FIFTH, REPLACE, reference="").number == 3
 
 
 def test_a_reference_of_something_else_is_refused(ledger):

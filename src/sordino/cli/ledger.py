@@ -131,7 +131,7 @@ def _explain(ledger: Ledger, number: int) -> None:
     cost = epsilon(entry.event, cap.delta, cap.relation)
     say(f"Reservation {number} of {entry.dataset}: {entry.note}", style="bold")
     say(f"Made:       {entry.created}, {entry.by}")
-    say(f"Reference:  {entry.reference}")
+    say(f"Reference:  {entry.reference or 'none: nobody can go on with its run'}")
     say(f"Costs:      epsilon {cost:.6g} at delta {cap.delta:g} under {cap.relation}, if it were alone")
     say(f"Event:      {json.dumps(to_json(entry.event), allow_nan=False)}")
     for settled in entry.settled:

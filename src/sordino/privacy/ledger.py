@@ -11,8 +11,9 @@ spent; an exception, a crash or a power cut leaves it reserved, which counts the
 released. Only `release_unused()`, called before anything ran, gives it back, or `settle` by somebody who knows that
 nothing was released, and signs for it.
 
-A reservation has a reference. Who chooses it beforehand and keeps it may reserve again after a crash, and is given the
-same reservation: one run is charged once.
+A reservation may have a reference. Who chooses it beforehand and keeps it may reserve again after a crash, and is given
+the same reservation: one run is charged once. So a run with a reference has ended, and may hand out what it made, only
+when the ledger says that it is spent: otherwise the reference would buy a second run.
 
 Later releases may be chosen in view of earlier ones, and what they cost adds up accordingly (`privacy.filter`).
 
@@ -103,9 +104,12 @@ class Entry:
 class Reservation:
     """A part of a data set's budget that is set aside. Leave its `with` block normally and it is spent."""
 
-    def __init__(self, ledger: Ledger, number: int, state: State = State.RESERVED, is_new: bool = True) -> None:
+    def __init__(
+        self, ledger: Ledger, number: int, reference: str, state: State = State.RESERVED, is_new: bool = True
+    ) -> None:
         self._ledger = ledger
         self.number = number
+        self.reference = reference
         self.state = state
         self.is_new = is_new
         """Not one that an earlier part of the run had, which may have used the records."""
@@ -130,7 +134,16 @@ class Reservation:
         try:
             self._settle(State.SPENT)
         except OSError as failure:
-            # the model exists and is paid for: losing it over a mark that changes no sum would help nobody
+            if self.reference:
+                raise OSError(
+                    failure.errno,
+                    f"reservation {self.number} could not be marked as spent ({failure}), so what it paid for is "
+                    "withheld: see to the ledger, then run again with the same reference (a checkpoint has its own), "
+                    "which is charged no second time",
+                ) from failure
+            if not self._ledger.entry(self.number).counts:
+                raise
+            # it counts, and nobody can reserve it again: losing what is paid for over a mark would help nobody
             warnings.warn(
                 f"reservation {self.number} could not be marked as spent ({failure}); it counts all the same.",
                 RuntimeWarning,
@@ -189,7 +202,7 @@ class Ledger:
                         f"{dataset!r}: choose a new one for every run."
                     )
                 state = State.SPENT if before.ended else State.RESERVED
-                return Reservation(self, before.number, state, is_new=False)
+                return Reservation(self, before.number, before.reference, state, is_new=False)
             counted = book.counted(dataset)
             costs = charge(event, cap, place=len(book.of(dataset)) + 1)
             needed = epsilon_of(total([*(entry.charge for entry in counted), costs]), cap)
@@ -200,9 +213,9 @@ class Ledger:
                 raise BudgetExceeded(_refusal(dataset, cap, needed, _remaining(counted, cap, 1)))
             number = len(book.entries)
             plain = {"event": events.to_json(event), "charge": wire.to_plain(costs), "note": note, "created": _now()}
-            whose = {"reference": reference or new_reference(), "by": f"{whoami()}, process {os.getpid()}"}
+            whose = {"reference": reference or "", "by": f"{whoami()}, process {os.getpid()}"}
             writer.append({"kind": "reserve", "number": number, "dataset": dataset, **plain, **whose})
-        return Reservation(self, number)
+        return Reservation(self, number, reference or "")
 
     def settle(self, number: int, state: State, who: str, why: str) -> Entry:
         """Say by hand what became of a reservation whose run was cut off, for the record.
