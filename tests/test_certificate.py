@@ -338,7 +338,7 @@ def test_counts_are_bounded(path, count):
         ("problem", "row_norm", 2),
         ("requested", "epsilon", 2),
         ("method", "steps", 3),
-        ("event", "distance", 2),
+        ("event", "total_variation", 2),
         ("rows", "norm", 1e300),
     ],
 )

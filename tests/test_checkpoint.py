@@ -14,8 +14,10 @@ import pytest
 
 from sordino.budget import Budget
 from sordino.certificate import verify
-from sordino.checkpoint import Checkpoint, Keeper
-from sordino.checkpoint_folder import read_story
+from sordino.checkpoint import Checkpoint, RunRecorder
+from sordino.checkpoint_folder import read_summary
+from sordino.ledger.context import charged_to
+from sordino.ledger.ledger import Ledger, State
 from sordino.losses import Logistic
 from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation
 from sordino.oracle import linear_oracle
@@ -24,9 +26,7 @@ from sordino.penalties import Ridge
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import repeat
 from sordino.privacy.filter import BudgetExceeded
-from sordino.privacy.ledger import Ledger, State
 from sordino.privacy.randomness import Randomness
-from sordino.privacy.spending import charged_to
 from sordino.problem import Problem
 from sordino.train import train
 
@@ -66,8 +66,8 @@ def oracle(records=N):
 
 
 def run(folder, *callbacks, resume=False, every=1, randomness=None, method=METHOD, budget=BUDGET, given=None, on=None):
-    keeper = Keeper(Checkpoint(folder, every, resume), callbacks)
-    return train(given or problem(), budget, method, on or oracle(), randomness, keeper=keeper)
+    recorder = RunRecorder(Checkpoint(folder, every, resume), callbacks)
+    return train(given or problem(), budget, method, on or oracle(), randomness, recorder=recorder)
 
 
 def cut_at(step, *, look=()):
@@ -110,19 +110,19 @@ def test_steps_nobody_saw_cost_nothing(tmp_path):
     counted = oracle()
     again = run(tmp_path / "run", resume=True, every=5, on=counted)
     assert counted.answers == 5  # from 15 to 20
-    assert read_story(tmp_path / "run").lost == ()
+    assert read_summary(tmp_path / "run").lost == ()
     assert all(finding.holds for finding in verify(again.certificate))
     assert "went on 1 time." in again.certificate.notes[0]
 
 
 def test_steps_that_were_seen_count_although_they_are_lost(tmp_path):
     cut(tmp_path / "run", 9, every=5, look=(1, 8))
-    assert read_story(tmp_path / "run").seen == 8
+    assert read_summary(tmp_path / "run").seen == 8
     counted = oracle()
     with pytest.warns(RuntimeWarning, match="ends at step 18 of 20"):
         again = run(tmp_path / "run", resume=True, every=5, on=counted)
     # the first look wrote a checkpoint at 1, so the next one was at 6: steps 7 and 8 were seen and lost
-    assert read_story(tmp_path / "run").lost == ((6, 8),)
+    assert read_summary(tmp_path / "run").lost == ((6, 8),)
     assert counted.answers == 18 - 6
     assert 8 + counted.answers == T
     assert again.certificate.event == METHOD.plan(problem(), BUDGET).event
@@ -139,8 +139,8 @@ def test_interruptions_add_up_until_no_step_is_left(tmp_path):
     counted = oracle()
     last = run(tmp_path / "run", resume=True, every=30, on=counted)
     assert counted.answers == 0
-    story = read_story(tmp_path / "run")
-    assert (story.lost, story.kept.step) == (((10, 12),) * 4, 12)
+    summary = read_summary(tmp_path / "run")
+    assert (summary.lost, summary.kept.step) == (((10, 12),) * 4, 12)
     assert all(finding.holds for finding in verify(last.certificate))
 
 
@@ -204,7 +204,7 @@ def read_journal(folder):
 
 def test_a_moment_ends_with_its_callback():
     moments = []
-    train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(callbacks=[moments.append]))
+    train(problem(), BUDGET, METHOD, oracle(), recorder=RunRecorder(callbacks=[moments.append]))
     with pytest.raises(ValueError, match="step 3 has passed"):
         moments[2].weights()
 
@@ -269,15 +269,15 @@ class TestLedger:
             run(tmp_path / "first")
             with pytest.raises(BudgetExceeded):
                 run(tmp_path / "second")
-        assert read_story(tmp_path / "second").facts is None
+        assert read_summary(tmp_path / "second").facts is None
 
 
 class TestRefusals:
-    def test_a_keeper_keeps_one_run(self, tmp_path):
-        keeper = Keeper(Checkpoint(tmp_path / "run"))
-        train(problem(), BUDGET, METHOD, oracle(), keeper=keeper)
+    def test_a_recorder_records_one_run(self, tmp_path):
+        recorder = RunRecorder(Checkpoint(tmp_path / "run"))
+        train(problem(), BUDGET, METHOD, oracle(), recorder=recorder)
         with pytest.raises(ValueError, match="make a new one for every run"):
-            train(problem(), BUDGET, METHOD, oracle(), keeper=keeper)
+            train(problem(), BUDGET, METHOD, oracle(), recorder=recorder)
 
     def test_nothing_to_go_on_from(self, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"no checkpoint in .* to go on from"):
@@ -292,7 +292,7 @@ class TestRefusals:
     def test_auto_begins_and_goes_on(self, tmp_path):
         cut(tmp_path / "run", 3, resume="auto")
         run(tmp_path / "run", resume="auto")
-        assert read_story(tmp_path / "run").resumes == 1
+        assert read_summary(tmp_path / "run").resumes == 1
 
     @pytest.mark.parametrize(
         ("change", "sentence"),
@@ -390,12 +390,12 @@ def test_killed_at_random_steps(tmp_path, seed):
         rest = child.stdout.read()
         child.wait()
         ended = "ended" in first + rest
-        story = read_story(folder)
-        assert story.kept is None or (folder / story.kept.file).exists()
+        summary = read_summary(folder)
+        assert summary.kept is None or (folder / summary.kept.file).exists()
     assert kills > 0
-    story = read_story(folder)
-    assert story.kept.step + sum(r - s for s, r in story.lost) <= T
-    with pytest.warns(RuntimeWarning) if story.lost else nullcontext():
+    summary = read_summary(folder)
+    assert summary.kept.step + sum(r - s for s, r in summary.lost) <= T
+    with pytest.warns(RuntimeWarning) if summary.lost else nullcontext():
         model = run(folder, resume=True, every=4)
     assert np.isfinite(model.weights).all()
     assert all(finding.holds for finding in verify(model.certificate))

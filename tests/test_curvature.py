@@ -14,12 +14,12 @@ from sordino.curvature import (
     private_curvature,
     sgd_for_curvature,
 )
+from sordino.ledger.ledger import Ledger
 from sordino.losses import Hinge, Huber, Logistic, Softmax, Squared
 from sordino.methods import Inverse
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.accountants import epsilon, gdp_mu
-from sordino.privacy.ledger import Ledger
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 

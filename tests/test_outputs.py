@@ -20,10 +20,10 @@ from sordino import outputs
 from sordino.budget import Budget
 from sordino.certificate import Certificate
 from sordino.estimators import PrivateLogisticRegression
-from sordino.federation.pending import Contribution, Pending
+from sordino.federation.unopened import Contribution, UnopenedContribution
+from sordino.ledger.ledger import Ledger
 from sordino.model_file import require_places, save_model
 from sordino.outputs import Kind
-from sordino.privacy.ledger import Ledger
 from sordino.report import write_report
 
 NOTES = Kind("a note", rb"note")
@@ -254,7 +254,7 @@ def test_secrets_are_for_their_owner_alone(tmp_path: Path, umask: int) -> None:
     outputs.write(tmp_path / "secret", b"secret 1", SECRET)
     (tmp_path / "secret").chmod(0o644)
     outputs.write(tmp_path / "secret", b"secret 2", SECRET)
-    Pending(tmp_path).keep(Contribution(0, np.zeros(3, dtype=np.int64)))
+    UnopenedContribution(tmp_path).keep(Contribution(0, np.zeros(3, dtype=np.int64)))
     assert mode(tmp_path / "secret") == mode(tmp_path / "pending") == 0o600
 
 

@@ -13,8 +13,10 @@ import pytest
 
 from one_release import CAP, WHOLE, Records, Released, run
 from sordino.budget import Budget, Relation
-from sordino.checkpoint import Checkpoint, Keeper
+from sordino.checkpoint import Checkpoint, RunRecorder
 from sordino.curvature import curvature, private_curvature
+from sordino.ledger.context import charged_to
+from sordino.ledger.ledger import Ledger, State
 from sordino.losses import Logistic
 from sordino.methods import AdaptiveGradientDescent, NoisyGradientDescent, RepeatedSelection, Setting
 from sordino.oracle import linear_oracle
@@ -23,11 +25,9 @@ from sordino.oracle.rows import Rows
 from sordino.privacy import ledger as ledgers
 from sordino.privacy.events import GaussianDP, PureDP
 from sordino.privacy.filter import BudgetExceeded
-from sordino.privacy.ledger import Ledger, State
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
-from sordino.privacy.spending import charged_to
 from sordino.release import release
 from sordino.train import train
 from test_checkpoint import BUDGET, METHOD, N, oracle, problem
@@ -120,7 +120,7 @@ class TestRefusals:
             charged_to(ledger, "train"),
             pytest.raises(ValueError, match="cannot be kept or watched"),
         ):
-            train(problem(), BUDGET, method, counted, keeper=Keeper(Checkpoint(tmp_path / "run")))
+            train(problem(), BUDGET, method, counted, recorder=RunRecorder(Checkpoint(tmp_path / "run")))
         assert counted.answers == 0
         assert ledger.remaining("train") == BUDGET
 
@@ -212,7 +212,7 @@ def test_what_a_callback_asks_is_no_part_of_the_release(ledger, name):
 
     ledger.open("all", BUDGET)
     with charged_to(ledger, "all"), pytest.raises(RuntimeError, match="a part of no release"):
-        train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(callbacks=[ask]))
+        train(problem(), BUDGET, WHOLE_BATCH, oracle(), recorder=RunRecorder(callbacks=[ask]))
     assert seen == []
 
 
@@ -264,7 +264,7 @@ def killed_at(place, folder, ledger):
         Held.note, ledgers.Ledger.reserve = dying_note, dying_reserve
         try:
             with charged_to(ledger, "run"):
-                train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(Checkpoint(folder, 1, "auto")))
+                train(problem(), BUDGET, WHOLE_BATCH, oracle(), recorder=RunRecorder(Checkpoint(folder, 1, "auto")))
         finally:
             os._exit(1)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
@@ -282,22 +282,22 @@ def test_a_run_is_charged_once_however_often_it_is_killed(tmp_path, ledger, plac
     for _ in range(1 if place in ("after begun", "after reserving") else 3):
         killed_at(place, tmp_path / "run", ledger)
     with charged_to(ledger, "run"):
-        train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run", 1, "auto")))
+        train(problem(), BUDGET, WHOLE_BATCH, oracle(), recorder=RunRecorder(Checkpoint(tmp_path / "run", 1, "auto")))
     assert [entry.state for entry in ledger.entries("run")] == [State.SPENT]
 
 
 def test_another_run_in_the_same_folder_is_another_reservation(tmp_path, ledger):
     ledger.open("run", Budget(9.0, 1e-3))
     killed_at("after the reservation", tmp_path / "run", ledger)
-    keeper = Keeper(Checkpoint(tmp_path / "run"))
+    recorder = RunRecorder(Checkpoint(tmp_path / "run"))
     with charged_to(ledger, "run"):
-        train(problem(), BUDGET, replace(WHOLE_BATCH, step_size=0.1), oracle(), keeper=keeper)
+        train(problem(), BUDGET, replace(WHOLE_BATCH, step_size=0.1), oracle(), recorder=recorder)
         train(
             problem(),
             BUDGET,
             replace(WHOLE_BATCH, step_size=0.1),
             oracle(),
-            keeper=Keeper(Checkpoint(tmp_path / "two")),
+            recorder=RunRecorder(Checkpoint(tmp_path / "two")),
         )
     assert [entry.state for entry in ledger.entries("run")] == [State.RESERVED, State.SPENT, State.SPENT]
 
@@ -307,10 +307,10 @@ def test_an_older_copy_of_a_folder_cannot_spend_the_same_reservation_again(tmp_p
     killed_at("after the reservation", tmp_path / "run", ledger)
     shutil.copytree(tmp_path / "run", tmp_path / "copy")
     with charged_to(ledger, "run"):
-        train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run")))
+        train(problem(), BUDGET, WHOLE_BATCH, oracle(), recorder=RunRecorder(Checkpoint(tmp_path / "run")))
         counted = oracle()
         with pytest.raises(RuntimeError, match="spent by a run that has ended"):
-            train(problem(), BUDGET, WHOLE_BATCH, counted, keeper=Keeper(Checkpoint(tmp_path / "copy")))
+            train(problem(), BUDGET, WHOLE_BATCH, counted, recorder=RunRecorder(Checkpoint(tmp_path / "copy")))
     assert counted.answers == 0
 
 
@@ -326,11 +326,11 @@ def test_a_run_that_cannot_go_on_gives_nothing_back(tmp_path):
 
     with charged_to(ledger, "run"):
         with pytest.raises(KeyboardInterrupt):
-            train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(folder), [watch]))
+            train(problem(), BUDGET, METHOD, oracle(), recorder=RunRecorder(Checkpoint(folder), [watch]))
         (kept,) = folder.glob("state-*")
         kept.unlink()
         with pytest.raises(ValueError, match="missing or damaged"):
-            train(problem(), BUDGET, METHOD, oracle(), keeper=Keeper(Checkpoint(folder, resume=True)))
+            train(problem(), BUDGET, METHOD, oracle(), recorder=RunRecorder(Checkpoint(folder, resume=True)))
     assert ledger.entry(0).state is State.RESERVED
 
 

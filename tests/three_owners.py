@@ -16,11 +16,11 @@ import numpy as np
 
 from rehearsal import together
 from sordino.budget import Relation
-from sordino.federation import seat
+from sordino.federation import member_folder
+from sordino.federation.member_folder import MemberFolder
 from sordino.federation.proposal import propose, read_members
 from sordino.federation.record import journal_of, read
 from sordino.federation.runner import Waiting, run
-from sordino.federation.seat import Seat
 from sordino.identity import CERTIFICATE, Identity
 from sordino.methods import NoisySGD
 from sordino.tabular.schema import Schema
@@ -143,7 +143,7 @@ class Federation:
             data = self.home(name) / "records.csv" if number < self.owners else None
             try:
                 seed = 100 + number if seeds else None
-                return run(Seat.load(self.home(name)), data, waiting, seed, **settings)
+                return run(MemberFolder.load(self.home(name)), data, waiting, seed, **settings)
             except Exception as error:
                 return error
             except Crash as crash:
@@ -152,19 +152,19 @@ class Federation:
         names = names or self.names
         return dict(zip(names, together([lambda name=name: member(name) for name in names]), strict=True))
 
-    def seat(self, name):
-        return Seat.load(self.home(name))
+    def member_folder(self, name):
+        return MemberFolder.load(self.home(name))
 
-    def story(self, name):
+    def summary(self, name):
         """The member's record, every signature checked."""
-        taken = self.seat(name)
-        digest = taken.charter.digest
+        taken = self.member_folder(name)
+        digest = taken.signed_plan.digest
         return read(journal_of(self.home(name), digest).glance(), taken.identity.face, digest)
 
     def wait_for(self, name, steps, within=40):
         """Until a member has recorded so many sums."""
         deadline = time.monotonic() + within
-        while len(self.story(name).sums) < steps:
+        while len(self.summary(name).sums) < steps:
             assert time.monotonic() < deadline, f"{name} did not come to step {steps}"
             assert self.running[name].poll() is None, self.running[name].communicate()
             time.sleep(0.01)
@@ -180,14 +180,14 @@ def found(folder, method=None, names=NAMES, records=RECORDS, **settings):
         if i < len(records):
             write_table(folder / name / "records.csv", records[i], seed=i, first=1000 * i)
     schema = settings.pop("schema", SCHEMA)
-    charter = propose(
+    signed_plan = propose(
         read_members(write_members(folder, names, records)),
         Schema.from_toml(schema),
         (2.0, 1e-5, Relation.REPLACE_ONE),
         method,
         **settings,
     ).signed_by(author)
-    charter.save(folder / "plan.json")
+    signed_plan.save(folder / "plan.json")
     for name in names:
-        seat.accept(charter, folder / name)
+        member_folder.accept(signed_plan, folder / name)
     return Federation(folder, tuple(names), len(records))

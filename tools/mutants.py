@@ -278,17 +278,17 @@ ROWS: list[Row] = [
     ),
     (
         "ledger: 2 % overdraft",
-        "privacy/ledger.py",
+        "ledger/ledger.py",
         "if needed > cap.epsilon:",
         "if needed > 1.02 * cap.epsilon:",
-        "tests/privacy/test_ledger.py",
+        "tests/ledger/test_ledger.py",
     ),
     (
         "ledger: open reservations do not count",
-        "privacy/ledger.py",
+        "ledger/ledger.py",
         "return self.state is not State.UNUSED",
         "return self.state is State.SPENT",
-        "tests/privacy/test_ledger.py",
+        "tests/ledger/test_ledger.py",
     ),
     (
         "verify: planned again always holds",
@@ -327,10 +327,10 @@ ROWS: list[Row] = [
     ),
     (
         "ledger: child processes do not see an open block",
-        "privacy/spending.py",
+        "ledger/context.py",
         "return here or open_blocks.of_ancestors() or {",
         "return here or {",
-        "tests/privacy/test_spending.py",
+        "tests/ledger/test_context.py",
     ),
     (
         "networks: rounding of sums is free",

@@ -32,7 +32,7 @@ done
 
 sordino federation init members.toml --schema schema.toml --epsilon 2 --delta 1e-6 --steps 30 --identifiers id \
     --folder north --out plan.json
-hash=$(python -c "from sordino.federation.charter import Charter; print(Charter.load('plan.json').digest)")
+hash=$(python -c "from sordino.federation.signed_plan import SignedPlan; print(SignedPlan.load('plan.json').digest)")
 for name in north south west; do
     sordino federation join plan.json --folder $name --accept "$hash" > /dev/null
 done

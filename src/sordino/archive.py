@@ -10,9 +10,8 @@ import zipfile
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from sordino.arrays import Array
 
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\x00..\{'descr': '<f8', 'fortran_order': False, 'shape': \(([\d, ]{0,60})\), \} *\n", re.DOTALL

@@ -1,6 +1,6 @@
 r"""Stop and go on: a run's state between its steps, kept on the disk and shown to callbacks.
 
-    train(problem, budget, method, oracle, keeper=Keeper(Checkpoint("run")))
+    train(problem, budget, method, oracle, recorder=RunRecorder(Checkpoint("run")))
 
 A run that is killed loses at most the steps since its last checkpoint. What nobody saw of them was never released and
 costs nothing; the steps that a callback has looked at, or that were written to the disk, are paid for although they are
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from sordino import wire
 from sordino.budget import Budget
-from sordino.checkpoint_folder import Held, Story, held, read_story
+from sordino.checkpoint_folder import Held, LogSummary, held, read_summary
+from sordino.ledger.ledger import new_reference
 from sordino.methods.protocol import AnyProblem, Method, Plan
 from sordino.privacy.accountants import guarantee
-from sordino.privacy.ledger import new_reference
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.stepwise import Stepwise, Used, as_event
-from sordino.progress import kept_by
+from sordino.progress import recorded_by
 from sordino.sentences import STEPS_LOST, WENT_ON, times
 
 Resume = bool | Literal["auto"]
@@ -59,34 +59,34 @@ class Checkpoint:
     @property
     def resumes(self) -> int:
         """How often the run in the folder was begun and gone on with before."""
-        story = read_story(self.folder)
-        return 0 if story.facts is None else story.resumes + 1
+        summary = read_summary(self.folder)
+        return 0 if summary.facts is None else summary.resumes + 1
 
 
 class Moment:
     """A run between two of its steps. Looking at the weights releases them, and the run is charged for it."""
 
-    def __init__(self, keeper: Keeper, state: Any, step: int) -> None:
-        self._keeper, self._state, self.step = keeper, state, step
+    def __init__(self, recorder: RunRecorder, state: Any, step: int) -> None:
+        self._recorder, self._state, self.step = recorder, state, step
 
     @property
     def planned(self) -> int:
-        return self._keeper.last
+        return self._recorder.last
 
     @property
     def epsilon(self) -> float:
         """What the steps so far cost at the budget's delta if all of them were seen: from public numbers alone."""
-        return self._keeper.spent(self.step)
+        return self._recorder.spent(self.step)
 
     def weights(self) -> NDArray[np.float64]:
         """A copy of the present weights, which are released from now on."""
-        return self._keeper.show(self._state, self.step)
+        return self._recorder.show(self._state, self.step)
 
 
 Callback = Callable[[Moment], None]
 
 
-class Keeper:
+class RunRecorder:
     """Keeps one run. Make a new one for every call of `train`."""
 
     def __init__(self, checkpoint: Checkpoint | None = None, callbacks: Sequence[Callback] = ()) -> None:
@@ -97,34 +97,34 @@ class Keeper:
         """The name under which a ledger sets the run's budget aside, the same for every part of the run. A run that is
         only watched has none: nobody could tell afterwards what was seen of it."""
         self._held: Held | None = None
-        self._story = Story()
+        self._summary = LogSummary()
         self._facts: dict[str, Any] = {}
         self._state: Any = None
         self._first = self._now = self._kept = 0
 
     @contextmanager
-    def keeping(
+    def recording(
         self, problem: AnyProblem, budget: Budget, method: Method[Any, Any], plan: Plan, randomness: Randomness
     ) -> Iterator[None]:
         """The block in which `method` runs. What does not fit the folder is refused before anything else happens."""
         if self._facts:
-            raise ValueError("this keeper has kept a run already: make a new one for every run.")
+            raise ValueError("this recorder has kept a run already: make a new one for every run.")
         self._stepwise = _stepwise(method, plan)
         self._budget, self.last, self._seeded = budget, self._stepwise.steps, randomness.is_seeded
         self._facts = facts(problem, budget, method, plan)
         if self.checkpoint is None:
-            with kept_by(self):
+            with recorded_by(self):
                 yield
             return
         # once before the folder is created, and once when nobody else can change it
-        _require_resumable(self.checkpoint, read_story(self.checkpoint.folder))
+        _require_resumable(self.checkpoint, read_summary(self.checkpoint.folder))
         with held(self.checkpoint.folder) as self._held:
-            self._story = self._held.story
-            _require_resumable(self.checkpoint, self._story)
-            if self._story.facts is not None:
-                _require_same(self.checkpoint.folder, self._story.facts, self._facts)
+            self._summary = self._held.summary
+            _require_resumable(self.checkpoint, self._summary)
+            if self._summary.facts is not None:
+                _require_same(self.checkpoint.folder, self._summary.facts, self._facts)
             self._note_reference()
-            with kept_by(self):
+            with recorded_by(self):
                 yield
             # what a run returns is seen: a run that stopped at a round it drew is kept as it is then
             if self._kept < self._now:
@@ -133,22 +133,22 @@ class Keeper:
     @property
     def seeded(self) -> bool:
         """Whether any part of the run drew known noise."""
-        return self._story.seeded
+        return self._summary.seeded
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a certificate should say about the course of the run."""
-        story = self._story
-        if not story.resumes:
+        summary = self._summary
+        if not summary.resumes:
             return ()
-        again = sum(seen - step for step, seen in story.lost)
+        again = sum(seen - step for step, seen in summary.lost)
         if again:
             lost = {"lost": again, "steps": self._stepwise.steps, "last": self.last}
-            return (STEPS_LOST(times=times(story.resumes), **lost),)
-        return (WENT_ON(times=times(story.resumes)),)
+            return (STEPS_LOST(times=times(summary.resumes), **lost),)
+        return (WENT_ON(times=times(summary.resumes)),)
 
     def restore(self, state: Any, planned: int) -> range:
-        kept = self._story.kept
+        kept = self._summary.kept
         if self._held is not None and kept is not None:
             self._held.restore(kept, state)
             self._first = self._kept = kept.step
@@ -188,7 +188,7 @@ class Keeper:
 
     def _used(self, step: int) -> Used:
         used = self._stepwise.between(0, step)
-        for first, last in self._story.lost:
+        for first, last in self._summary.lost:
             used += self._stepwise.between(first, last)
         return used
 
@@ -204,19 +204,19 @@ class Keeper:
     def _note_begin(self) -> None:
         if self._held is None:
             return
-        if self._story.facts is None:
+        if self._summary.facts is None:
             self._held.note({"kind": "begun", "facts": self._facts, "seeded": self._seeded})
         else:
-            line = {"kind": "resumed", "step": self._first, "seen": self._story.seen, "seeded": self._seeded}
+            line = {"kind": "resumed", "step": self._first, "seen": self._summary.seen, "seeded": self._seeded}
             self._held.note(line)
-        self._story = self._held.story
+        self._summary = self._held.summary
 
     def _note_reference(self) -> None:
         """Before anything is reserved, so that a run cut off between the two finds its reservation again."""
         assert self._held is not None
         mark = wire.digest(self._facts)
-        if self._story.reference is not None and self._story.reference[1] == mark:
-            self.reference = self._story.reference[0]
+        if self._summary.reference is not None and self._summary.reference[1] == mark:
+            self.reference = self._summary.reference[0]
         else:
             self._held.note({"kind": "reserving", "reference": self.reference, "facts": mark})
 
@@ -237,13 +237,13 @@ def _stepwise(method: Method[Any, Any], plan: Plan) -> Stepwise:
     return Stepwise(plan.step_events)
 
 
-def _require_resumable(checkpoint: Checkpoint, story: Story) -> None:
-    if checkpoint.resume is True and story.facts is None:
+def _require_resumable(checkpoint: Checkpoint, summary: LogSummary) -> None:
+    if checkpoint.resume is True and summary.facts is None:
         raise FileNotFoundError(
             f"there is no checkpoint in {checkpoint.folder} to go on from: name its folder, or begin a run with "
             "resume=False."
         )
-    if checkpoint.resume is False and story.facts is not None:
+    if checkpoint.resume is False and summary.facts is not None:
         raise FileExistsError(
             f"{checkpoint.folder} holds a run already: resume=True goes on with it; for a new run name another folder, "
             "and mind that what both show adds up."

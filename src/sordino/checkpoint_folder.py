@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino import outputs, wire
-from sordino.privacy.journal import Journal, Writer
+from sordino.ledger.journal import Journal, Writer
 
 _HEADER = {"format": "sordino checkpoint", "version": 1}
 _JOURNAL, _LOCK = "journal.jsonl", "lock"
@@ -46,7 +46,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Story:
+class LogSummary:
     """A journal read from first to last."""
 
     facts: Mapping[str, Any] | None = None
@@ -61,26 +61,26 @@ class Story:
     """The run's name in a ledger, and the digest of the facts of the run that has it."""
 
     @staticmethod
-    def read(lines: tuple[dict[str, Any], ...]) -> Story:
-        story: dict[str, Any] = {"lost": (), "resumes": 0, "seeded": False, "seen": 0}
+    def read(lines: tuple[dict[str, Any], ...]) -> LogSummary:
+        summary: dict[str, Any] = {"lost": (), "resumes": 0, "seeded": False, "seen": 0}
         for line in lines:
             match line:
                 case {"kind": "reserving", "reference": str(reference), "facts": str(mark)}:
-                    story["reference"] = reference, mark
+                    summary["reference"] = reference, mark
                 case {"kind": "begun", "facts": dict(facts), "seeded": bool(seeded)}:
-                    story |= {"facts": facts, "seeded": seeded}
+                    summary |= {"facts": facts, "seeded": seeded}
                 case {"kind": "kept", "step": int(step), "digest": str(digest), "numbers": dict(numbers)}:
-                    story |= {"kept": Kept(step, digest, wire.from_plain(numbers, {})), "seen": step}
+                    summary |= {"kept": Kept(step, digest, wire.from_plain(numbers, {})), "seen": step}
                 case {"kind": "shown", "step": int(step)}:
-                    story["seen"] = max(story["seen"], step)
+                    summary["seen"] = max(summary["seen"], step)
                 case {"kind": "resumed", "step": int(step), "seen": int(seen), "seeded": bool(seeded)}:
-                    story["lost"] += ((step, seen),) if seen > step else ()
-                    story |= {"resumes": story["resumes"] + 1, "seen": step, "seeded": story["seeded"] or seeded}
+                    summary["lost"] += ((step, seen),) if seen > step else ()
+                    summary |= {"resumes": summary["resumes"] + 1, "seen": step, "seeded": summary["seeded"] or seeded}
                 case _:
                     raise ValueError(
                         f"the checkpoint's journal has a line that this version does not know: {wire.shown(line)}."
                     )
-        return Story(**story)
+        return LogSummary(**summary)
 
 
 @dataclass
@@ -91,8 +91,8 @@ class Held:
     _writer: Writer = field(repr=False)
 
     @property
-    def story(self) -> Story:
-        return Story.read(self._writer.entries[1:])
+    def summary(self) -> LogSummary:
+        return LogSummary.read(self._writer.entries[1:])
 
     def note(self, line: dict[str, Any]) -> None:
         """Returns when the line has reached the disk."""
@@ -137,12 +137,12 @@ def held(path: Path) -> Iterator[Held]:
         yield Held(path, writer)
 
 
-def read_story(path: Path) -> Story:
+def read_summary(path: Path) -> LogSummary:
     """What the journal in a folder tells; an empty story where there is none."""
     if not (path / _JOURNAL).exists():
-        return Story()
+        return LogSummary()
     with _locked(path, fcntl.LOCK_SH):
-        return Story.read(Journal(path / _JOURNAL, _HEADER).entries())
+        return LogSummary.read(Journal(path / _JOURNAL, _HEADER).entries())
 
 
 @contextmanager

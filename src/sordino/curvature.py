@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sordino.arrays import Array
 from sordino.budget import Budget
+from sordino.ledger.context import account
 from sordino.losses import Loss
 from sordino.methods import Inverse, NoisyGradientDescent, NoisySGD
 from sordino.methods.solvers import newton
@@ -36,11 +37,8 @@ from sordino.privacy.calibrate import calibrate
 from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
-from sordino.privacy.spending import account
 from sordino.problem import Problem
 from sordino.release import release
-
-Array = NDArray[np.float64]
 
 _MOST_PARAMETERS = 5000
 

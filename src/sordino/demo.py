@@ -24,6 +24,7 @@ from sklearn.metrics import accuracy_score, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from sordino import outputs
+from sordino.arrays import Array
 from sordino.certificate import Certificate, Finding, verify
 from sordino.datasets import Survey, load_redbook
 from sordino.estimators import PrivateLogisticRegression
@@ -38,7 +39,6 @@ EPSILON = 1.0
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 RUNS = 11
 
-Array = NDArray[np.float64]
 Labels = NDArray[Any]
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino import archive, outputs, wire
+from sordino.arrays import Array
 from sordino.hidden_layers import HiddenLayers
 from sordino.tabular.schema import ClassTarget, NumberTarget, Schema
 
@@ -36,7 +37,6 @@ FORMAT = "sordino model"
 VERSION, NETWORK_VERSION = 1, 2
 MODEL = outputs.Kind("a model file", rb"PK\x03\x04.{26}model\.json")
 
-Array = NDArray[np.float64]
 
 _REQUIRED = ("model.json", "coef.npy", "intercept.npy", "certificate.json")
 _OPTIONAL = "schema.toml"

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from sordino.arrays import Array
 
 
 class Penalty(Protocol):

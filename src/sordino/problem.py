@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.budget import Relation
-from sordino.domains import Array, Domain, Everywhere
+from sordino.domains import Domain, Everywhere
 from sordino.losses import Loss
 from sordino.penalties import Penalty, Ridge
 

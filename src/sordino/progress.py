@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from sordino.privacy.spending import interrupting
+from sordino.ledger.context import interrupting
 
 Listener = Callable[[int, int], None]
 
 
-class Keeper(Protocol):
+class Recorder(Protocol):
     """Keeps a run's state between its steps. The state is a dataclass of arrays and numbers that a step overwrites."""
 
     def restore(self, state: Any, planned: int) -> range:
@@ -28,7 +28,7 @@ class Keeper(Protocol):
 
 
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
-_keeper: ContextVar[Keeper | None] = ContextVar("keeper", default=None)
+_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 @contextmanager
@@ -42,28 +42,28 @@ def watching(listener: Listener) -> Iterator[None]:
 
 
 @contextmanager
-def kept_by(keeper: Keeper) -> Iterator[None]:
-    """Let `keeper` see the state of the run inside after every step, and give back the one it has."""
-    token = _keeper.set(keeper)
+def recorded_by(recorder: Recorder) -> Iterator[None]:
+    """Let `recorder` see the state of the run inside after every step, and give back the one it has."""
+    token = _recorder.set(recorder)
     try:
         yield
     finally:
-        _keeper.reset(token)
+        _recorder.reset(token)
 
 
 def steps(planned: int, state: Any = None) -> Iterator[int]:
-    """0, 1, .., planned - 1, told to the listener; where a keeper has a `state`, the steps that it leaves to take."""
-    listener, keeper = _listener.get(), _keeper.get()
-    if keeper is not None and state is None:
+    """0, 1, .., planned - 1, told to the listener; where a recorder has a `state`, the steps that it leaves to take."""
+    listener, recorder = _listener.get(), _recorder.get()
+    if recorder is not None and state is None:
         raise ValueError(
             "this method does not put its state where a checkpoint or a callback could find it: use one that does, "
             "such as NoisySGD, DPSGD or DPAdam, or leave the checkpoint and the callbacks out."
         )
-    remaining = keeper.restore(state, planned) if keeper is not None else range(planned)
+    remaining = recorder.restore(state, planned) if recorder is not None else range(planned)
     for step in remaining:
         yield step
         with interrupting():
-            if keeper is not None:
-                keeper.keep(state, step + 1, planned)
+            if recorder is not None:
+                recorder.keep(state, step + 1, planned)
             if listener is not None:
                 listener(step + 1, planned)

@@ -20,7 +20,7 @@ from sordino.problem import NetworkProblem, Problem
 _NUMBERS = {"g": r"[0-9.e+-]{1,30}", "d": r"[0-9]{1,16}"}
 _WORDS = {
     "plan": r"[0-9a-f]{16}",
-    "charter": r"[0-9a-f]{64}",
+    "signed_plan": r"[0-9a-f]{64}",
     "schema": r"[0-9a-f]{0,16}",
     "mode": "distributed|committee|joint",
     "times": r"1 time|[0-9]{1,6} times",
@@ -107,7 +107,7 @@ STEPS_LOST = Sentence(
     "they count, and the run ended at step {last:d}."
 )
 NOISE_OF_OWNERS = Sentence("The noise of {owners:d} owners is {mode}.")
-PLAN_OF_OWNERS = Sentence("The noise of {owners:d} owners is {mode}; plan {charter}.")
+PLAN_OF_OWNERS = Sentence("The noise of {owners:d} owners is {mode}; plan {signed_plan}.")
 NO_STEP_TWICE = Sentence("The run was cut off and went on {times}; no step was opened twice with different noise.")
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sordino import sentences, wire
 from sordino.budget import Budget, Relation
 from sordino.certificate import LIBRARIES, Certificate, weights_digest
-from sordino.checkpoint import Keeper
+from sordino.checkpoint import RunRecorder
 from sordino.methods.protocol import AnyProblem, Method, OracleT, PlanT, require_offered
 from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import guarantee
@@ -48,14 +48,14 @@ def train(
     assumed: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
     start: NDArray[np.float64] | None = None,
-    keeper: Keeper | None = None,
+    recorder: RunRecorder | None = None,
     reference: str | None = None,
 ) -> Trained:
     """Follow `method` on the oracle's records and say what was guaranteed.
 
     `enforced`, `assumed` and `notes` are `sentences` for the certificate, beside those that follow from the public
     facts: what was made true of every record, what was taken as public on the caller's word, and remarks. `start` is a
-    first iterate that does not depend on the records. With a `keeper` the run can be watched, and go on after it was
+    first iterate that does not depend on the records. With a `recorder` the run can be watched, and go on after it was
     cut off. `reference` names the run in a ledger, for whoever keeps it elsewhere and may have to begin again.
     """
     randomness = Randomness.system() if randomness is None else randomness
@@ -66,17 +66,17 @@ def train(
     stated = _state(plan.event, method, budget)
     note = f"{type(method).__name__}, epsilon {stated:.6g}"
     # lost steps count as taken ones, so what was planned, and reserved, covers them
-    with nullcontext() if keeper is None else keeper.keeping(problem, budget, method, plan, randomness):
+    with nullcontext() if recorder is None else recorder.recording(problem, budget, method, plan, randomness):
         released, earned = release(
             plan.event,
             budget,
             note,
             oracle,
             lambda asked: method.run(plan, problem, asked, randomness, start),
-            reference if keeper is None else keeper.reference,
+            reference if recorder is None else recorder.reference,
         )
     always = sentences.required(problem, budget, method, rows, earned.epsilon)
-    course = () if keeper is None else keeper.notes
+    course = () if recorder is None else recorder.notes
     certificate = Certificate(
         epsilon=stated,
         delta=budget.delta,
@@ -92,7 +92,7 @@ def train(
         enforced=(*always["enforced"], *enforced),
         assumed=(*always["assumed"], *assumed),
         notes=(*always["notes"], *course, *notes),
-        randomness=SEEDED if keeper is not None and keeper.seeded else randomness.describe(),
+        randomness=SEEDED if recorder is not None and recorder.seeded else randomness.describe(),
         versions=_versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         weights=weights_digest({"weights": released.weights}),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sordino.budget import Budget, Relation
+from sordino.ledger.ledger import Ledger, whoami
 from sordino.privacy.events import GaussianDP
-from sordino.privacy.ledger import Ledger, whoami
 
 METHOD = ("--method", "noisy-gradient-descent")
 

@@ -19,6 +19,7 @@ import few_steps
 from sordino import wire
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
+from sordino.ledger.ledger import Ledger
 from sordino.methods import NoisyGradientDescent
 from sordino.oracle import linear_oracle
 from sordino.privacy import accountants, events
@@ -35,7 +36,6 @@ from sordino.privacy.events import (
     Selected,
 )
 from sordino.privacy.filter import BudgetExceeded, PrivacyFilter, charge, epsilon_of
-from sordino.privacy.ledger import Ledger
 from sordino.privacy.randomness import Randomness
 from sordino.report.words import described
 
@@ -208,7 +208,7 @@ def test_the_filter_and_the_ledger_charge_it(row: Row, relation: Relation, tmp_p
     assert row.least(min(needed, 500.0), relation) <= cap.delta
     for x in PLACES:
         gaussian = accountants.gdp_delta(x, taken.mu) if math.isfinite(taken.mu) else 1.0
-        allowed = taken.leak + gaussian + (1 + math.exp(x)) * taken.distance
+        allowed = taken.leak + gaussian + (1 + math.exp(x)) * taken.total_variation
         assert row.least(x, relation) <= allowed * (1 + 1e-6)
 
     filter_, ledger = PrivacyFilter(cap), Ledger(tmp_path / "ledger")

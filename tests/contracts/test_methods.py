@@ -17,7 +17,7 @@ import few_steps
 from sordino import wire
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
-from sordino.checkpoint import Keeper
+from sordino.checkpoint import RunRecorder
 from sordino.losses import Hinge, Logistic, Softmax
 from sordino.methods import (
     DPSGD,
@@ -44,7 +44,7 @@ from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import Approximate, Composed, GaussianDP, flatten
 from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem, Problem
-from sordino.progress import kept_by
+from sordino.progress import recorded_by
 from sordino.train import train
 
 KINDS = (
@@ -238,7 +238,7 @@ def test_a_run_that_was_cut_off_goes_on_as_if_it_had_not_been(method):
     for until in (1, 5):
         whole = method.run(plan, PROBLEM, oracle, Randomness.seeded(6)).weights
         randomness, memory = Randomness.seeded(6), Memory(until)
-        with kept_by(memory):
+        with recorded_by(memory):
             try:
                 method.run(plan, PROBLEM, oracle, randomness)
             except Interrupted:
@@ -416,7 +416,7 @@ def test_what_is_between_steps_may_be_seen_only_where_every_step_is_paid_for(nam
         assert plan.event == Composed(plan.step_events)
     else:
         with pytest.raises(ValueError, match="cannot be kept or watched"):
-            train(few_steps.problem(method, N, D - 1), BUDGET, method, oracle_of(), keeper=Keeper(None, [print]))
+            train(few_steps.problem(method, N, D - 1), BUDGET, method, oracle_of(), recorder=RunRecorder(None, [print]))
 
 
 def test_only_the_end_of_a_contracting_descent_hides_its_steps():

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sordino.cli.app import app
-from sordino.federation.charter import Charter
-from sordino.federation.seat import FILES, Seat
+from sordino.federation.member_folder import FILES, MemberFolder
+from sordino.federation.signed_plan import SignedPlan
 from three_owners import NAMES, SCHEMA, write_members
 
 FAST = ("--method", "noisy-gradient-descent")
@@ -48,15 +48,15 @@ def folder(tmp_path):
 def test_from_identities_to_accepted_plans(folder):
     written = init(folder, "--steps", 5, "--delta", 1e-5)
     assert written.exit_code == 0, written.stderr
-    charter = Charter.load(folder / "plan.json")
-    assert charter.plan.planned.steps == 5
-    assert charter.plan.problem.records == 150
+    signed_plan = SignedPlan.load(folder / "plan.json")
+    assert signed_plan.plan.planned.steps == 5
+    assert signed_plan.plan.problem.records == 150
     for name in NAMES:
-        joined = sordino("join", folder / "plan.json", "--folder", folder / name, "--accept", charter.digest)
+        joined = sordino("join", folder / "plan.json", "--folder", folder / name, "--accept", signed_plan.digest)
         assert joined.exit_code == 0, joined.stderr
-        assert f"Hash:  {charter.digest}" in joined.stdout
+        assert f"Hash:  {signed_plan.digest}" in joined.stdout
         assert "age = { low = 20.0, high = 80.0 }" in joined.stdout
-        assert Seat.load(folder / name).name == name
+        assert MemberFolder.load(folder / name).name == name
     told = sordino("status", "--folder", folder / "south")
     assert "south: not begun" in told.stdout
     assert "Sums opened: 0 of 5" in told.stdout
@@ -72,7 +72,7 @@ def test_a_key_is_its_owners_alone(folder):
 
 def test_a_plan_is_accepted_by_its_hash_only(folder):
     assert init(folder).exit_code == 0
-    digest = Charter.load(folder / "plan.json").digest
+    digest = SignedPlan.load(folder / "plan.json").digest
     join = ("join", folder / "plan.json", "--folder", folder / "east")
     for wrong in ("f" * 64, digest[:7]):
         refused = sordino(*join, "--accept", wrong)
@@ -175,7 +175,7 @@ def test_too_few_owners(folder, count, noise):
 def test_whoever_is_not_in_the_plan_cannot_join_it(folder):
     assert init(folder).exit_code == 0
     identity(folder, "west", 2)
-    digest = Charter.load(folder / "plan.json").digest
+    digest = SignedPlan.load(folder / "plan.json").digest
     refused = sordino("join", folder / "plan.json", "--folder", folder / "west", "--accept", digest)
     assert refused.exit_code == 2
     assert "is in no place of this plan; it lists north" in refused.stderr
@@ -219,7 +219,7 @@ def test_nothing_runs_without_an_accepted_plan(folder):
 
 def test_a_plan_put_in_the_place_of_the_accepted_one_is_noticed(folder):
     assert init(folder, "--steps", 5).exit_code == 0
-    digest = Charter.load(folder / "plan.json").digest
+    digest = SignedPlan.load(folder / "plan.json").digest
     assert sordino("join", folder / "plan.json", "--folder", folder / "east", "--accept", digest).exit_code == 0
     assert init(folder, "--steps", 6).exit_code == 0
     (folder / "east" / "plan.json").write_text((folder / "plan.json").read_text())
@@ -243,7 +243,7 @@ def test_a_plan_takes_the_place_of_nothing_else(folder):
 def test_a_run_takes_the_place_of_nothing_in_the_folder(folder):
     assert init(folder).exit_code == 0
     home = folder / "north"
-    digest = Charter.load(folder / "plan.json").digest
+    digest = SignedPlan.load(folder / "plan.json").digest
     assert sordino("join", folder / "plan.json", "--folder", home, "--accept", digest).exit_code == 0
     (folder / "records.csv").write_text("age,member,income\n30,yes,low\n")
     before = contents(folder)

@@ -11,9 +11,9 @@ import pytest
 from sordino.certificate import verify
 from sordino.federation.lockstep import RecordedSum
 from sordino.federation.mesh import MemberLost, Refused
-from sordino.federation.pending import Contribution, Pending
 from sordino.federation.record import Record
 from sordino.federation.status import status_of
+from sordino.federation.unopened import Contribution, UnopenedContribution
 from sordino.methods import NoisyGradientDescent, NoisySGD
 from sordino.privacy.events import flatten
 from sordino.train import Trained
@@ -60,7 +60,7 @@ def cut_off(federation, names, point, step):
     """Let members crash at a point of a step; afterwards they write nothing more. Returns what mends them."""
     folders = {federation.home(name) for name in names}
     dead: set[int] = set()
-    append, keep = Record.append, Pending.keep
+    append, keep = Record.append, UnopenedContribution.keep
 
     def crash():
         dead.add(threading.get_ident())
@@ -80,25 +80,25 @@ def cut_off(federation, names, point, step):
             crash()
         return line
 
-    def keeping(self, contribution):
+    def recording(self, contribution):
         if self._path.parent in folders and contribution.step == step and point == "before keeping":
             crash()
         keep(self, contribution)
 
     patched = pytest.MonkeyPatch()
     patched.setattr(Record, "append", appending)
-    patched.setattr(Pending, "keep", keeping)
+    patched.setattr(UnopenedContribution, "keep", recording)
     return patched.undo
 
 
-def require_one_story(federation, trained, opened):
+def require_one_history(federation, trained, opened):
     """All records hold the same sums, every step was opened to one value only, and the certificate says just that."""
-    stories = [federation.story(name) for name in federation.names]
+    stories = [federation.summary(name) for name in federation.names]
     certificate = trained.certificate
-    for story in stories:
-        assert len(story.sums) == len(story.events) == STEPS
-        assert [total.tobytes() for total in story.sums] == [total.tobytes() for total in stories[0].sums]
-        leaves, distance = flatten(story.event)
+    for summary in stories:
+        assert len(summary.sums) == len(summary.events) == STEPS
+        assert [total.tobytes() for total in summary.sums] == [total.tobytes() for total in stories[0].sums]
+        leaves, distance = flatten(summary.event)
         stated, stated_distance = flatten(certificate.event)
         assert leaves == stated
         assert distance == pytest.approx(stated_distance)
@@ -116,10 +116,10 @@ def test_one_member_crashes_and_comes_back(tmp_path, uninterrupted, opened, poin
     for name in ("north", "east"):
         assert isinstance(ended[name], MemberLost), ended[name]
         assert "Start run again at all members" in str(ended[name])
-        assert federation.story(name).stopped == str(ended[name])
+        assert federation.summary(name).stopped == str(ended[name])
     trained = federation.take_part()
     assert all(isinstance(one, Trained) for one in trained.values()), trained
-    require_one_story(federation, trained["north"], opened)
+    require_one_history(federation, trained["north"], opened)
     for one in trained.values():
         assert np.array_equal(one.weights, uninterrupted)
         assert any("cut off and went on 1 time;" in note for note in one.certificate.notes)
@@ -139,7 +139,7 @@ def test_a_sum_that_was_seen_and_recorded_by_few_or_none_is_not_opened_to_anothe
     # fresh noise from the operating system: only what was kept can make the sums equal
     trained = federation.take_part(seeds=False)
     assert all(isinstance(one, Trained) for one in trained.values()), trained
-    require_one_story(federation, trained["north"], opened)
+    require_one_history(federation, trained["north"], opened)
     assert len({one.weights.tobytes() for one in trained.values()}) == 1
     assert all(finding.holds for finding in verify(trained["east"].certificate))
 
@@ -149,16 +149,16 @@ def test_a_member_that_missed_the_signatures_of_a_sum_takes_them_from_another(tm
     mend = cut_off(federation, ["east"], "before recording", 0)
     federation.take_part(seeds=False)
     mend()
-    recorded = [len(federation.story(name).sums) for name in federation.names]
+    recorded = [len(federation.summary(name).sums) for name in federation.names]
     assert recorded == [1, 1, 0]
-    assert federation.story("east").in_flight
+    assert federation.summary("east").in_flight
     # what may have been opened is counted as opened, here and where the next step had begun
-    told = [status_of(federation.seat(name)).epsilon for name in ("east", "north")]
+    told = [status_of(federation.member_folder(name)).epsilon for name in ("east", "north")]
     assert 0 < told[0] <= told[1] < 2.0
     # not even what it added is needed any more
     (federation.home("east") / "pending").unlink()
     trained = federation.take_part(seeds=False)
-    require_one_story(federation, trained["north"], opened)
+    require_one_history(federation, trained["north"], opened)
 
 
 @pytest.mark.parametrize("mode", ["distributed", "joint"])
@@ -182,7 +182,7 @@ def test_a_step_under_way_is_not_opened_with_other_numbers_than_were_added_to_it
     # with the file everything goes on
     path.write_bytes(kept.to_bytes())
     trained = federation.take_part(seeds=False)
-    require_one_story(federation, trained["north"], opened)
+    require_one_history(federation, trained["north"], opened)
 
 
 @pytest.mark.parametrize("point", ["before signing", "before recording"])
@@ -203,7 +203,7 @@ def test_a_folder_put_back_to_before_a_step_that_others_saw_does_not_open_it_aga
     assert {step: len(sums) for step, sums in opened.items()} == {0: 1, 1: 1}
     for name, content in newest.items():
         (home / name).write_bytes(content)
-    require_one_story(federation, federation.take_part(seeds=False)["north"], opened)
+    require_one_history(federation, federation.take_part(seeds=False)["north"], opened)
 
 
 def test_the_last_wall_before_a_step_is_opened_again(tmp_path, opened, monkeypatch):
@@ -213,7 +213,7 @@ def test_the_last_wall_before_a_step_is_opened_again(tmp_path, opened, monkeypat
     federation.take_part(seeds=False)
     mend()
     (federation.home("south") / "pending").unlink()
-    monkeypatch.setattr("sordino.federation.meeting.LOST", "")
+    monkeypatch.setattr("sordino.federation.handshake.LOST", "")
     ended = federation.take_part(seeds=False)
     assert "this member stops: what it added to a step that was cut off" in str(ended["south"])
     assert {step: len(sums) for step, sums in opened.items()} == {0: 1, 1: 1}
@@ -229,12 +229,12 @@ def test_a_member_that_adds_other_numbers_the_second_time_gets_no_signature(tmp_
     kept = Contribution.from_bytes(path.read_bytes())
     path.write_bytes(replace(kept, values=kept.values + 1).to_bytes())
     cheating = pytest.MonkeyPatch()
-    cheating.setattr(Pending, "lacks", lambda self, story: False)
+    cheating.setattr(UnopenedContribution, "lacks", lambda self, summary: False)
     ended = federation.take_part(seeds=False)
     cheating.undo()
     for name in ("north", "east"):
         assert "step 2 opened another sum than before it was cut off" in str(ended[name])
-        assert len(federation.story(name).sums) == 1
+        assert len(federation.summary(name).sums) == 1
 
 
 def test_joint_noise_goes_on_with_the_noise_that_was_drawn(tmp_path, opened):
@@ -244,26 +244,26 @@ def test_joint_noise_goes_on_with_the_noise_that_was_drawn(tmp_path, opened):
     mend()
     trained = federation.take_part(seeds=False)
     assert all(isinstance(one, Trained) for one in trained.values()), trained
-    require_one_story(federation, trained["north"], opened)
+    require_one_history(federation, trained["north"], opened)
 
 
 def test_joint_noise_that_some_have_and_some_have_not_ends_the_run(tmp_path, opened):
     federation = found(tmp_path, METHOD, mode="joint")
-    kept = Pending.keep
+    kept = UnopenedContribution.keep
     patched = pytest.MonkeyPatch()
 
-    def keeping(self, contribution):
+    def recording(self, contribution):
         if self._path.parent == federation.home("south") and contribution.step == 1 and contribution.shares is not None:
             raise Crash
         kept(self, contribution)
 
-    patched.setattr(Pending, "keep", keeping)
+    patched.setattr(UnopenedContribution, "keep", recording)
     federation.take_part(seeds=False)
     patched.undo()
     for ended in federation.take_part(seeds=False).values():
         assert "step 2 was cut off when some members had drawn its joint noise" in str(ended)
-    story = federation.story("north")
-    assert (len(story.sums), len(story.events)) == (1, 2)
+    summary = federation.summary("north")
+    assert (len(summary.sums), len(summary.events)) == (1, 2)
     assert set(opened) == {0}
 
 
@@ -276,13 +276,13 @@ def test_a_server_of_a_committee_crashes_and_comes_back(tmp_path, opened):
     assert isinstance(ended["second"], Crash)
     trained = federation.take_part(seeds=False)
     assert all(isinstance(one, Trained) for one in trained.values()), trained
-    require_one_story(federation, trained["third"], opened)
+    require_one_history(federation, trained["third"], opened)
     assert len({one.weights.tobytes() for one in trained.values()}) == 1
 
 
 def test_a_run_that_was_cut_off_is_charged_to_a_ledger_once(tmp_path):
     from sordino.budget import Budget
-    from sordino.privacy.ledger import Ledger
+    from sordino.ledger.ledger import Ledger
 
     federation = found(tmp_path, METHOD)
     ledger = Ledger(tmp_path / "ledger")

@@ -142,4 +142,4 @@ def test_flower_starts_the_parties_and_collects_the_model(tmp_path, flower):
     assert len({model.coef.tobytes() for model in models}) == 1
     for model in models:
         assert all(finding.holds for finding in verify(model.certificate))
-    assert all(federation.story(name).finished for name in NAMES)
+    assert all(federation.summary(name).finished for name in NAMES)

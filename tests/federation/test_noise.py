@@ -83,7 +83,7 @@ def test_what_is_done_is_as_private_as_what_was_planned(trust, dim, multiplier):
         planned = GaussianNoise.at(multiplier, sensitivity, dim)
         done = trust.realise(planned)
         assert done.event.event.multiplier >= planned.event.event.multiplier
-        assert done.event.distance <= planned.event.distance
+        assert done.event.total_variation <= planned.event.total_variation
         assert done.sensitivity == planned.sensitivity
         assert done.dim == planned.dim
 

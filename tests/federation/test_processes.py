@@ -51,20 +51,20 @@ def uninterrupted(tmp_path_factory):
 
 def require_whole(federation, uninterrupted):
     """Everybody has the model of a run that nothing disturbed, and a certificate of just what was opened."""
-    stories = [federation.story(name) for name in NAMES]
-    sums = [b"".join(total.tobytes() for total in story.sums) for story in stories]
+    stories = [federation.summary(name) for name in NAMES]
+    sums = [b"".join(total.tobytes() for total in summary.sums) for summary in stories]
     assert len(set(sums)) == 1
     models = [load_model(federation.home(name) / "model") for name in NAMES]
-    plan = federation.seat("north").charter.plan
+    plan = federation.member_folder("north").signed_plan.plan
     coef, intercept = plan.rows.to_raw(uninterrupted, 1)
-    for name, story, model in zip(NAMES, stories, models, strict=True):
+    for name, summary, model in zip(NAMES, stories, models, strict=True):
         assert np.array_equal(model.coef, coef)
         assert np.array_equal(model.intercept, intercept)
-        assert len(story.sums) == STEPS
+        assert len(summary.sums) == STEPS
         certificate = Certificate.load(federation.home(name) / "certificate.json")
-        assert flatten(story.event)[0] == flatten(certificate.event)[0]
+        assert flatten(summary.event)[0] == flatten(certificate.event)[0]
         assert sum(flatten(certificate.event)[0].values()) == STEPS
-        assert story.finished is not None
+        assert summary.finished is not None
 
 
 def test_without_a_disturbance_anyone_can_verify_the_model(federation):

@@ -13,13 +13,13 @@ import pytest
 
 from sordino import identity as identities
 from sordino.budget import Relation
-from sordino.federation import meeting, runner, seat
+from sordino.federation import handshake, member_folder, runner
 from sordino.federation.broadcast import Broadcast, Equivocation, Evidence
-from sordino.federation.charter import Charter
 from sordino.federation.mesh import MemberLost
 from sordino.federation.proposal import propose, read_members
 from sordino.federation.record import Record, held, proof_of
 from sordino.federation.runner import Waiting
+from sordino.federation.signed_plan import SignedPlan
 from sordino.federation.status import status_of
 from sordino.identity import Identity
 from sordino.methods import NoisyGradientDescent
@@ -36,18 +36,18 @@ def federation_of(folder, **settings):
 
 
 def nothing_was_opened(federation):
-    return all(not federation.story(name).events for name in federation.names)
+    return all(not federation.summary(name).events for name in federation.names)
 
 
 def accept_another(federation, name, schema=SCHEMA, epsilon=2.0):
     """A plan of the same members that only one of them has."""
-    charter = propose(
+    signed_plan = propose(
         read_members(federation.folder / "members.toml"),
         Schema.from_toml(schema),
         (epsilon, 1e-5, Relation.REPLACE_ONE),
         METHOD,
     ).signed_by(Identity.load(federation.home("north")))
-    seat.accept(charter, federation.home(name))
+    member_folder.accept(signed_plan, federation.home(name))
 
 
 @pytest.mark.parametrize("other", [{"schema": SCHEMA.replace("80", "90")}, {"epsilon": 3.0}])
@@ -65,14 +65,14 @@ def test_owners_with_different_plans_stop_before_a_record_is_touched(tmp_path, m
 
 def test_an_acceptance_that_was_not_signed_by_its_owner(tmp_path, monkeypatch):
     federation = federation_of(tmp_path)
-    stolen = federation.seat("north").acceptance
-    load = seat.Seat.load
+    stolen = federation.member_folder("north").acceptance
+    load = member_folder.MemberFolder.load
 
     def loading(folder):
         taken = load(folder)
-        return taken if taken.name != "south" else seat.Seat(taken.identity, taken.charter, stolen)
+        return taken if taken.name != "south" else member_folder.MemberFolder(taken.identity, taken.signed_plan, stolen)
 
-    monkeypatch.setattr("three_owners.Seat.load", loading)
+    monkeypatch.setattr("three_owners.MemberFolder.load", loading)
     for ended in federation.take_part().values():
         assert "south has not accepted the plan" in str(ended)
     assert nothing_was_opened(federation)
@@ -138,7 +138,7 @@ def test_a_record_that_one_owner_has_twice_or_without_an_identifier(tmp_path, id
 
 def test_a_port_in_use(tmp_path):
     federation = federation_of(tmp_path)
-    address = federation.seat("south").charter.members[1].address
+    address = federation.member_folder("south").signed_plan.members[1].address
     with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
         ended = federation.take_part("south", waiting=BRIEF)["south"]
     assert f"south cannot listen at {address}: another program uses it" in str(ended)
@@ -155,8 +155,8 @@ def test_somebody_who_does_not_come(tmp_path):
 
 def test_a_certificate_that_has_expired(tmp_path):
     federation = federation_of(tmp_path)
-    charter = federation.seat("north").charter
-    expires = charter.members[0].face.expires
+    signed_plan = federation.member_folder("north").signed_plan
+    expires = signed_plan.members[0].face.expires
     assert expires > datetime.now(UTC)
 
     class Later(datetime):
@@ -165,7 +165,7 @@ def test_a_certificate_that_has_expired(tmp_path):
             return expires + timedelta(days=1)
 
     patched = pytest.MonkeyPatch()
-    patched.setattr("sordino.federation.charter.datetime", Later)
+    patched.setattr("sordino.federation.signed_plan.datetime", Later)
     ended = federation.take_part("north")["north"]
     patched.undo()
     assert "the certificate of north is valid until" in str(ended)
@@ -204,15 +204,15 @@ def test_a_certificate_that_the_others_do_not_know_does_not_get_in(tmp_path, kin
     from sordino.federation.credentials import Credentials
     from sordino.federation.tls import TlsMesh
 
-    charter: Charter = federation.seat("north").charter
+    signed_plan: SignedPlan = federation.member_folder("north").signed_plan
     bundle = tmp_path / "all.pem"
-    bundle.write_text("".join(member.face.pem for member in charter.members))
+    bundle.write_text("".join(member.face.pem for member in signed_plan.members))
     errors: list[Exception] = []
 
     def intrude():
         credentials = Credentials(stranger / "certificate.pem", stranger / "key.pem", bundle)
         try:
-            TlsMesh(1, [member.address for member in charter.members], credentials, 6.0).close()
+            TlsMesh(1, [member.address for member in signed_plan.members], credentials, 6.0).close()
         except (OSError, ValueError) as error:
             errors.append(error)
 
@@ -280,13 +280,13 @@ def test_a_message_that_is_damaged_or_repeated_ends_the_session_and_the_next_one
     between, behind = free_ports(2)
     federation = federation_of(tmp_path)
     # north calls south at an address where somebody else listens; south's own is behind it
-    charters = {}
+    signed_plans = {}
     members = (tmp_path / "members.toml").read_text()
-    address = federation.seat("south").charter.members[1].address
+    address = federation.member_folder("south").signed_plan.members[1].address
     (tmp_path / "members.toml").write_text(members.replace(address, f"127.0.0.1:{between}"))
     for name in NAMES:
         accept_another(federation, name)
-    charters = federation.seat("south").charter
+    signed_plans = federation.member_folder("south").signed_plan
     meddler = Meddler(between, behind, after=2500, meddle=meddle)
     mended = pytest.MonkeyPatch()
     from sordino.federation import tls
@@ -305,11 +305,11 @@ def test_a_message_that_is_damaged_or_repeated_ends_the_session_and_the_next_one
     finally:
         mended.undo()
         meddler.close()
-    assert charters.digest == federation.seat("north").charter.digest
+    assert signed_plans.digest == federation.member_folder("north").signed_plan.digest
     assert all(isinstance(one, Trained) for one in trained.values()), trained
-    stories = [federation.story(name) for name in NAMES]
-    assert all(len(story.sums) == len(story.events) == 3 for story in stories)
-    assert len({b"".join(total.tobytes() for total in story.sums) for story in stories}) == 1
+    stories = [federation.summary(name) for name in NAMES]
+    assert all(len(summary.sums) == len(summary.events) == 3 for summary in stories)
+    assert len({b"".join(total.tobytes() for total in summary.sums) for summary in stories}) == 1
 
 
 def test_a_record_that_was_put_back_is_noticed(tmp_path):
@@ -334,30 +334,30 @@ def test_a_sum_is_taken_only_with_every_members_signature(tmp_path, monkeypatch,
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(Record, "append", crash)
         federation.take_part(seeds=False)
-    north = federation.seat("north")
-    proof = dict(federation.story("north").proof)
+    north = federation.member_folder("north")
+    proof = dict(federation.summary("north").proof)
     match claim:
         case "signed by itself":
-            with held(north.identity, north.charter.digest) as record:
-                proof["signatures"] = [record.signature(record.story.seen)] * 3
-                proof = proof_of(record.story.seen, proof["signatures"])
+            with held(north.identity, north.signed_plan.digest) as record:
+                proof["signatures"] = [record.signature(record.summary.seen)] * 3
+                proof = proof_of(record.summary.seen, proof["signatures"])
         case "of another step":
             proof["step"] += 1
         case "of another sum":
             proof["sum"] = "00" * 32
         case "malformed":
             proof = {"step": 10**9}
-    talk = meeting.talk
+    talk = handshake.talk
 
-    def claiming(aggregation, charter, message):
+    def claiming(aggregation, signed_plan, message):
         if aggregation.local == (0,) and "proof" in message:
             message = {**message, "proof": proof}
-        return talk(aggregation, charter, message)
+        return talk(aggregation, signed_plan, message)
 
-    monkeypatch.setattr(meeting, "talk", claiming)
+    monkeypatch.setattr(handshake, "talk", claiming)
     for ended in federation.take_part(seeds=False).values():
         assert "north claims a sum that not every member signed" in str(ended)
-    assert [len(federation.story(name).sums) for name in NAMES] == [1, 1, 1]
+    assert [len(federation.summary(name).sums) for name in NAMES] == [1, 1, 1]
     monkeypatch.undo()
     assert all(isinstance(one, Trained) for one in federation.take_part(seeds=False).values())
 
@@ -379,14 +379,14 @@ def test_a_sum_is_taken_only_with_every_members_signature(tmp_path, monkeypatch,
 )
 def test_whatever_a_member_says_at_the_start_it_is_named_and_nothing_of_it_is_kept(tmp_path, key, value):
     federation = federation_of(tmp_path)
-    talk = meeting.talk
+    talk = handshake.talk
 
-    def lying(aggregation, charter, message):
+    def lying(aggregation, signed_plan, message):
         lies = {key: value} if aggregation.local == (1,) and key in message else {}
-        return talk(aggregation, charter, {**message, **lies})
+        return talk(aggregation, signed_plan, {**message, **lies})
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(meeting, "talk", lying)
+        patched.setattr(handshake, "talk", lying)
         ended = federation.take_part(seeds=False)
     for name in ("north", "east"):
         assert str(ended[name]).startswith("south "), ended[name]
@@ -407,7 +407,7 @@ def test_a_sum_that_a_member_does_not_sign_is_not_used(tmp_path, monkeypatch):
     ended = federation.take_part(seeds=False)
     for name in NAMES:
         assert "south did not sign the sum of step 2; it was not used" in str(ended[name])
-        assert len(federation.story(name).sums) == 1
+        assert len(federation.summary(name).sums) == 1
     # it was only a wrong signature: with the right one the run goes on
     monkeypatch.undo()
     assert all(isinstance(one, Trained) for one in federation.take_part(seeds=False).values())
@@ -445,12 +445,12 @@ def test_who_tells_different_members_different_sums_is_named_at_that_step(tmp_pa
 
     monkeypatch.setattr(Broadcast, "__init__", two_faced)
     ended = federation.take_part(seeds=False)
-    faces = [member.face for member in federation.seat("north").charter.members]
+    faces = [member.face for member in federation.member_folder("north").signed_plan.members]
     for name in ("north", "east"):
         assert isinstance(ended[name], Equivocation)
         assert str(ended[name]).startswith("south told different members different things, and signed both")
-        story = federation.story(name)
-        assert (len(story.sums), len(story.events)) == (1, 2)
+        summary = federation.summary(name)
+        assert (len(summary.sums), len(summary.events)) == (1, 2)
         # whoever has the plan can check the record
         last = json.loads((federation.home(name) / "record.jsonl").read_text().splitlines()[-1])
         evidence = Evidence.from_plain(last["entry"]["fact"]["evidence"])
@@ -471,11 +471,11 @@ def test_weights_that_differ_at_the_end_are_told_to_everybody(tmp_path, monkeypa
     differs = {"north": "south", "south": "north, east", "east": "south"}
     assert sorted(str(one.message).partition(" ended")[0] for one in told) == sorted(differs.values())
     for name, others in differs.items():
-        assert status_of(federation.seat(name)).words == f"finished, with other weights than {others}"
+        assert status_of(federation.member_folder(name)).words == f"finished, with other weights than {others}"
     monkeypatch.undo()
     federation = federation_of(tmp_path / "same")
     for name in federation.take_part():
-        assert status_of(federation.seat(name)).words == "finished"
+        assert status_of(federation.member_folder(name)).words == "finished"
 
 
 def test_a_record_that_was_altered_is_not_read(tmp_path):
@@ -496,7 +496,7 @@ def test_a_contribution_that_was_damaged_is_not_replaced_by_another(tmp_path):
 
 def test_one_folder_has_one_party(tmp_path):
     federation = federation_of(tmp_path)
-    taken = federation.seat("east")
-    with held(taken.identity, taken.charter.digest):
+    taken = federation.member_folder("east")
+    with held(taken.identity, taken.signed_plan.digest):
         ended = federation.take_part("east", waiting=BRIEF)["east"]
     assert "another process runs the party of" in str(ended)

@@ -30,7 +30,7 @@ class Reader:
 
 def readers(folder: Path) -> dict[str, Callable[[], Reader]]:
     """By name, made when they are asked for: each may write to `folder`."""
-    made = (certificate, model, schema, ledger, checkpoint, plan, charter, record, frame, pending)
+    made = (certificate, model, schema, ledger, checkpoint, plan, signed_plan, record, frame, unopened)
     return {one.__name__: lambda one=one: one(_fresh(folder / one.__name__)) for one in made}  # type: ignore[misc]
 
 
@@ -130,8 +130,8 @@ def schema(folder: Path) -> Reader:
 
 def ledger(folder: Path) -> Reader:
     from sordino.budget import Budget, Relation
+    from sordino.ledger.ledger import Ledger
     from sordino.privacy.events import Gaussian
-    from sordino.privacy.ledger import Ledger
 
     book = Ledger(folder / "ledger")
     book.open("survey", Budget(2.0, 1e-6))
@@ -149,7 +149,7 @@ def ledger(folder: Path) -> Reader:
 
 
 def checkpoint(folder: Path) -> Reader:
-    from sordino.checkpoint_folder import Held, held, read_story
+    from sordino.checkpoint_folder import Held, held, read_summary
 
     @dataclass
     class State:
@@ -162,7 +162,7 @@ def checkpoint(folder: Path) -> Reader:
         writing.keep(State(np.zeros(3), 1), 1)
         writing.note({"kind": "shown", "step": 2})
         writing.note({"kind": "resumed", "step": 1, "seen": 2, "seeded": False, "reservation": 0})
-        kept = writing.story.kept
+        kept = writing.summary.kept
     assert kept is not None
     lines, arrays = ((folder / "run" / name).read_bytes() for name in ("journal.jsonl", kept.file))
     of_journal, _ = _journal(lines, folder)
@@ -183,11 +183,11 @@ def checkpoint(folder: Path) -> Reader:
         home = _fresh(folder / "case")
         (home / "journal.jsonl").write_bytes(content[0])
         (home / f"state-{hashlib.sha256(content[1]).hexdigest()}.safetensors").write_bytes(content[1])
-        story = read_story(home)
+        summary = read_summary(home)
         state = State(np.zeros(3), 0)
-        if story.kept is not None:
-            Held(home, None).restore(story.kept, state)  # type: ignore[arg-type]
-        return story
+        if summary.kept is not None:
+            Held(home, None).restore(summary.kept, state)  # type: ignore[arg-type]
+        return summary
 
     return Reader(case, read)
 
@@ -205,13 +205,13 @@ def plan(folder: Path) -> Reader:
     return Reader(lambda random: mutations.altered_json(intact, random), read)
 
 
-def charter(folder: Path) -> Reader:
-    from sordino.federation.charter import Charter
+def signed_plan(folder: Path) -> Reader:
+    from sordino.federation.signed_plan import SignedPlan
     from sordino.methods import NoisyGradientDescent
     from three_owners import found
 
     federation = found(folder, NoisyGradientDescent(steps=3, step_size=1.0, release="average"))
-    identity = federation.seat("north").identity
+    identity = federation.member_folder("north").identity
     intact = json.loads((folder / "plan.json").read_text())
 
     def case(random: Random) -> tuple[str, str]:
@@ -226,7 +226,7 @@ def charter(folder: Path) -> Reader:
         whole = json.dumps({**intact, "body": "@", "signature": signature})
         return whole.replace('"@"', text), what
 
-    return Reader(case, Charter.from_json)
+    return Reader(case, SignedPlan.from_json)
 
 
 def record(folder: Path) -> Reader:
@@ -261,7 +261,7 @@ def record(folder: Path) -> Reader:
 
     def _signed(entries: list[Any], number: int, fact: Any) -> list[Any]:
         line = {"previous": entries[number]["previous"], "fact": fact}
-        signed = wire.digest({"charter": plan, **line}).encode()
+        signed = wire.digest({"signed_plan": plan, **line}).encode()
         line["signature"] = identity.sign("record", signed)
         return [*entries[:number], line, *entries[number + 1 :]]
 
@@ -308,8 +308,8 @@ def frame(folder: Path) -> Reader:
     return Reader(case, read)
 
 
-def pending(folder: Path) -> Reader:
-    from sordino.federation.pending import FILE, Contribution, Pending
+def unopened(folder: Path) -> Reader:
+    from sordino.federation.unopened import FILE, Contribution, UnopenedContribution
 
     intact = Contribution(2, np.arange(6).reshape(2, 3), np.arange(12, dtype=np.uint64)).to_bytes()
     head, _, data = intact.partition(b"\n")
@@ -322,7 +322,7 @@ def pending(folder: Path) -> Reader:
 
     def read(content: bytes) -> object:
         (folder / FILE).write_bytes(content)
-        return Pending(folder).at(2)
+        return UnopenedContribution(folder).at(2)
 
     return Reader(case, read)
 
@@ -399,7 +399,7 @@ def _journal(lines: bytes, folder: Path) -> tuple[Callable[[Random], tuple[bytes
 
 
 def _chained(entries: list[Any]) -> bytes:
-    from sordino.privacy.journal import _check, _line
+    from sordino.ledger.journal import _check, _line
 
     content, previous = b"", ""
     for entry in entries:

@@ -106,7 +106,7 @@ def test_the_event_states_what_is_drawn(oracle):
     """The rate in the event, the public size the method divides by, and the batches have to agree."""
     for sampling, kind in ((Poisson(0.25), PoissonSampled), (FixedSize(3), FixedSizeSampled)):
         stated = sampling.event(RELEASE, 12)
-        assert stated.distance == DISTANCE
+        assert stated.total_variation == DISTANCE
         event = stated.event
         assert type(event) is kind
         assert event.event == RELEASE
@@ -118,7 +118,7 @@ def test_the_event_states_what_is_drawn(oracle):
 def test_sampling_an_approximate_release_keeps_its_distance():
     event = Poisson(0.1).event(Approximate(RELEASE, 1e-29), 10)
     assert event == Approximate(PoissonSampled(RELEASE, 0.1), 1e-29 + DISTANCE)
-    assert event.distance > 1e-29
+    assert event.total_variation > 1e-29
 
 
 def test_only_gaussian_releases_can_be_sampled():

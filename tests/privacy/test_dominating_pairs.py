@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from sordino.privacy.accountants.dots import Dots, Grid, lower, upper
+from sordino.privacy.accountants.discretise import Atoms, Grid, lower, upper
 from sordino.privacy.accountants.gdp import gdp_delta
 from sordino.privacy.accountants.pairs import Added, FixedSize, Pair, Pure, Removed, Replaced
 
@@ -99,10 +99,10 @@ PAIRS = [
 ]
 
 
-def discrete_profile(dots: Dots, step: float, epsilon: float) -> float:
-    losses = dots.losses(step)
+def discrete_profile(atoms: Atoms, step: float, epsilon: float) -> float:
+    losses = atoms.losses(step)
     beyond = losses > epsilon
-    return dots.infinite + float(dots.mass[beyond] @ -np.expm1(epsilon - losses[beyond]))
+    return atoms.infinite + float(atoms.mass[beyond] @ -np.expm1(epsilon - losses[beyond]))
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)

@@ -94,7 +94,7 @@ def test_what_stays_inside_the_filter_satisfies_the_cap(cap):
     far = RESERVE * cap.delta / (1 + math.exp(cap.epsilon))
     inside = Charge(mu * (1 - 1e-9), math.inf, RESERVE * cap.delta / 2, far / 2 * (1 - 1e-9))
     assert epsilon_of(inside, cap) <= cap.epsilon
-    delta = inside.leak + gdp_delta(cap.epsilon, inside.mu) + (1 + math.exp(cap.epsilon)) * inside.distance
+    delta = inside.leak + gdp_delta(cap.epsilon, inside.mu) + (1 + math.exp(cap.epsilon)) * inside.total_variation
     assert delta <= cap.delta
 
 
@@ -102,7 +102,7 @@ def test_each_of_mu_leak_and_distance_alone_can_leave_the_filter():
     mu = gdp_mu(1.0, (1 - RESERVE) * 1e-6)
     assert epsilon_of(Charge(mu * 1.001, math.inf), CAP) > 1
     assert epsilon_of(Charge(mu / 2, math.inf, leak=1.01e-8), CAP) == math.inf
-    assert epsilon_of(Charge(mu / 2, math.inf, distance=1.01e-8 / (1 + math.e)), CAP) == math.inf
+    assert epsilon_of(Charge(mu / 2, math.inf, total_variation=1.01e-8 / (1 + math.e)), CAP) == math.inf
 
 
 def test_pure_releases_add_up_and_need_no_delta():

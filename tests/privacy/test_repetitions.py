@@ -72,7 +72,7 @@ def test_the_event_says_the_same():
     event = Repetitions(3.0, "geometric").event(Gaussian(1.0), Gaussian(2.0))
     assert isinstance(event, Approximate)
     assert event.event == Selected((Gaussian(1.0), Gaussian(2.0)), 3.0, "geometric")
-    assert 0 < event.distance < 1e-30
+    assert 0 < event.total_variation < 1e-30
 
 
 @pytest.mark.parametrize(

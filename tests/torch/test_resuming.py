@@ -16,8 +16,8 @@ from torch.utils.data import TensorDataset
 
 from sordino.budget import Budget
 from sordino.certificate import verify
-from sordino.checkpoint import Checkpoint, Keeper
-from sordino.checkpoint_folder import read_story
+from sordino.checkpoint import Checkpoint, RunRecorder
+from sordino.checkpoint_folder import read_summary
 from sordino.methods import DPSGD, DPAdam, DPRMSProp, RandomRoundSGD, RecursiveMomentum
 from sordino.oracle.torch import TorchOracle
 from sordino.oracle.torch.parameters import parameter_count, parameter_vector
@@ -76,17 +76,17 @@ def test_with_the_same_randomness_a_cut_run_equals_an_uncut_one(tmp_path, name):
     problem = NetworkProblem(N, parameter_count(model))
     oracle = TorchOracle(model, LOSS, data(), problem)
 
-    def go(randomness, keeper=None):
+    def go(randomness, recorder=None):
         start = parameter_vector(model)
-        return train(problem, BUDGET, method, oracle, randomness, start=start, keeper=keeper).weights
+        return train(problem, BUDGET, method, oracle, randomness, start=start, recorder=recorder).weights
 
     whole = go(Randomness.seeded(1))
     randomness = Randomness.seeded(1)
     for step in (1, 4, T):
         place = Checkpoint(tmp_path / "run", every=1, resume="auto")
         with pytest.raises(Cut):
-            go(randomness, Keeper(place, [cut_at(step)]))
-    again = go(randomness, Keeper(Checkpoint(tmp_path / "run", resume=True)))
+            go(randomness, RunRecorder(place, [cut_at(step)]))
+    again = go(randomness, RunRecorder(Checkpoint(tmp_path / "run", resume=True)))
     np.testing.assert_array_equal(again, whole)
 
 
@@ -95,9 +95,9 @@ def test_with_the_same_randomness_a_cut_run_equals_an_uncut_one(tmp_path, name):
 )
 def test_a_round_that_was_drawn_stays_drawn(tmp_path, method):
     first = run(tmp_path / "run", method=method, every=100)
-    steps = read_story(tmp_path / "run").kept
+    steps = read_summary(tmp_path / "run").kept
     again = run(tmp_path / "run", method=method, every=100, resume=True)
-    assert steps.step == steps.numbers["stop"] == read_story(tmp_path / "run").kept.step
+    assert steps.step == steps.numbers["stop"] == read_summary(tmp_path / "run").kept.step
     np.testing.assert_array_equal(parameter_vector(again.model), parameter_vector(first.model))
 
 
@@ -107,7 +107,7 @@ def test_a_model_goes_on_where_it_was(tmp_path):
     with pytest.warns(RuntimeWarning, match="ends at step 14 of 15"):
         result = run(tmp_path / "run", every=5, resume=True)
     # the first look kept step 2, then 7 was kept: step 8 was seen and lost
-    assert read_story(tmp_path / "run").lost == ((7, 8),)
+    assert read_summary(tmp_path / "run").lost == ((7, 8),)
     assert all(finding.holds for finding in verify(result.certificate))
     assert "1 of the planned 15 steps" in result.certificate.notes[-1]
 
@@ -177,11 +177,11 @@ def test_killed_at_random_steps(tmp_path):
             os.kill(child.pid, signal.SIGKILL)
         told = first + child.stdout.read()
         child.wait()
-        story = read_story(folder)
-        assert story.seen >= max((int(line.split()[1]) for line in told.splitlines() if line != "ended"), default=0)
-        assert story.kept.step + sum(r - s for s, r in story.lost) <= T
+        summary = read_summary(folder)
+        assert summary.seen >= max((int(line.split()[1]) for line in told.splitlines() if line != "ended"), default=0)
+        assert summary.kept.step + sum(r - s for s, r in summary.lost) <= T
     assert told.endswith("ended\n")
-    with pytest.warns(RuntimeWarning) if story.lost else nullcontext():
+    with pytest.warns(RuntimeWarning) if summary.lost else nullcontext():
         result = run(folder, resume=True, every=4)
     assert np.isfinite(parameter_vector(result.model)).all()
     assert all(finding.holds for finding in verify(result.certificate))

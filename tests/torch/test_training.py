@@ -13,6 +13,8 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
+from sordino.ledger.context import charged_to
+from sordino.ledger.ledger import Ledger, State
 from sordino.methods import (
     DPSGD,
     DPAdam,
@@ -25,8 +27,6 @@ from sordino.methods import (
 )
 from sordino.oracle.torch import TorchOracle, parameter_vector
 from sordino.privacy.accountants import epsilon
-from sordino.privacy.ledger import Ledger, State
-from sordino.privacy.spending import charged_to
 from sordino.problem import NetworkProblem
 from sordino.torch import Fitted, Report, fit
 from sordino.train import PrivacyWarning, train

@@ -12,8 +12,8 @@ from sordino.cli.console import complain, progress, say, show_table
 from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
-    from sordino.federation.charter import Charter
-    from sordino.federation.seat import Seat
+    from sordino.federation.member_folder import MemberFolder
+    from sordino.federation.signed_plan import SignedPlan
     from sordino.train import Trained
 
 app = typer.Typer(
@@ -49,15 +49,15 @@ def init(
 ) -> None:
     """Write the plan that all members accept, signed by this one. No record is needed, and none is read."""
     from sordino import outputs
-    from sordino.federation.charter import PLAN
     from sordino.federation.proposal import method_with, propose, read_members
+    from sordino.federation.signed_plan import PLAN
     from sordino.federation.trust import Mode
     from sordino.identity import CERTIFICATE, KEY, Identity
     from sordino.tabular.schema import Schema
 
     outputs.require_writable([(out, PLAN)], inputs=(members, schema, folder / KEY, folder / CERTIFICATE))
     author = Identity.load(folder)
-    charter = propose(
+    signed_plan = propose(
         read_members(members),
         Schema.load(schema),
         (epsilon, delta, relation),
@@ -68,8 +68,8 @@ def init(
         colluders,
         identifiers,
     ).signed_by(author)
-    charter.save(out)
-    _show(charter)
+    signed_plan.save(out)
+    _show(signed_plan)
     say(f"Plan:  {out}")
     say("Next:  send it to every member; each runs sordino federation join.")
 
@@ -81,21 +81,21 @@ def join(
     accept: Annotated[str, typer.Option(help="The plan's hash, to accept it without being asked.")] = "",
 ) -> None:
     """Show a plan, and accept it for this member."""
-    from sordino.federation import seat
-    from sordino.federation.charter import Charter
+    from sordino.federation import member_folder
+    from sordino.federation.signed_plan import SignedPlan
     from sordino.identity import Identity
 
-    charter = Charter.load(plan)
-    charter.number_of(Identity.load(folder).face)
-    _show(charter)
+    signed_plan = SignedPlan.load(plan)
+    signed_plan.number_of(Identity.load(folder).face)
+    _show(signed_plan)
     given = accept or typer.prompt("To accept, type the first eight letters of the hash that the others have")
-    if len(given) < 8 or not charter.digest.startswith(given.lower()):
+    if len(given) < 8 or not signed_plan.digest.startswith(given.lower()):
         raise ValueError(
             f"the plan was not accepted: {given!r} is not the hash of this plan, or fewer than eight letters of it. "
             "Compare the hash with the other members."
         )
-    taken = seat.accept(charter, folder)
-    say(f"{taken.name} accepts the plan {charter.digest[:16]}.", style="bold")
+    taken = member_folder.accept(signed_plan, folder)
+    say(f"{taken.name} accepts the plan {signed_plan.digest[:16]}.", style="bold")
     say(f"Next:  sordino federation run {'DATA ' if taken.is_owner else ''}--folder {folder} --out model.sordino")
 
 
@@ -112,9 +112,9 @@ def run(
     seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
 ) -> None:
     """Take part until the model is there; after an interruption, go on from the record."""
+    from sordino.federation.member_folder import FILES, MemberFolder
     from sordino.federation.runner import Waiting
     from sordino.federation.runner import run as take_part
-    from sordino.federation.seat import FILES, Seat
     from sordino.model_file import require_places
 
     out = folder / "model.sordino" if out is None else out
@@ -122,39 +122,42 @@ def run(
     require_places(out, certificate, inputs=(data, ledger, *(folder / name for name in FILES)))
     if (ledger is None) != (dataset is None):
         raise ValueError("--ledger and --dataset go together: name both, or neither.")
-    seat = Seat.load(folder)
+    member_folder = MemberFolder.load(folder)
     if seed is not None:
         complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
     charged = None if ledger is None or dataset is None else (ledger, dataset)
-    budget = seat.charter.plan.budget
-    say(f"{seat.name}: plan {seat.charter.digest[:16]}, waiting for the others.")
+    budget = member_folder.signed_plan.plan.budget
+    say(f"{member_folder.name}: plan {member_folder.signed_plan.digest[:16]}, waiting for the others.")
     with progress(f"epsilon {budget.epsilon:g}, delta {budget.delta:g}"):
-        trained = take_part(seat, data, Waiting(wait, patience), seed, charged)
-    _write(seat, trained, out, certificate)
+        trained = take_part(member_folder, data, Waiting(wait, patience), seed, charged)
+    _write(member_folder, trained, out, certificate)
 
 
 @app.command()
 def status(folder: Folder) -> None:
     """How far this member has come: from its own record, also while it runs."""
-    from sordino.federation.seat import Seat
+    from sordino.federation.member_folder import MemberFolder
     from sordino.federation.status import status_of
 
-    found = status_of(Seat.load(folder))
-    story = found.story
+    found = status_of(MemberFolder.load(folder))
+    summary = found.summary
     say(f"{found.name}: {found.words}", style="bold")
-    say(f"Sums opened: {found.opened} of {found.planned}" + (", one more under way" if story.in_flight else ""))
+    say(f"Sums opened: {found.opened} of {found.planned}" + (", one more under way" if summary.in_flight else ""))
     say(f"Spent so far: epsilon {found.epsilon:.6g}, by what was opened or may have been")
-    if story.seeded:
+    if summary.seeded:
         complain("NOT PRIVATE: a seed made the noise known.")
-    say(f"Sessions: {story.sessions}" + (f", last entry {story.last}" if story.last else ""))
+    say(f"Sessions: {summary.sessions}" + (f", last entry {summary.last}" if summary.last else ""))
     for name, head in found.peers.items():
-        say(f"  {name}: " + (f"met, its record ended at {head[:16] or 'nothing'}" if story.sessions else "not met yet"))
+        say(
+            f"  {name}: "
+            + (f"met, its record ended at {head[:16] or 'nothing'}" if summary.sessions else "not met yet")
+        )
 
 
-def _write(seat: Seat, trained: Trained, out: Path, certificate: Path) -> None:
+def _write(member_folder: MemberFolder, trained: Trained, out: Path, certificate: Path) -> None:
     from sordino.federation.release import save
 
-    released = save(seat, trained, out)
+    released = save(member_folder, trained, out)
     released.save(certificate)
     if "not private" in released.randomness:
         complain(f"NOT PRIVATE, because of --seed. Without it this would be {released.statement}")
@@ -168,12 +171,12 @@ def _write(seat: Seat, trained: Trained, out: Path, certificate: Path) -> None:
     say(f"Next:  sordino verify {out}    (anyone can, without the records)")
 
 
-def _show(charter: Charter) -> None:
+def _show(signed_plan: SignedPlan) -> None:
     from sordino import wire
     from sordino.cli.plan import shown_number, shown_rows
     from sordino.privacy.events import flatten
 
-    plan = charter.plan
+    plan = signed_plan.plan
     facts: dict[str, Any] = {
         "method": type(plan.method).__name__,
         "sums to open": sum(flatten(plan.planned.event)[0].values()),
@@ -185,9 +188,9 @@ def _show(charter: Charter) -> None:
         "bound on a row's norm": "" if plan.rows is None else plan.rows.bound,
         "noise": plan.mode,
         "owners who may pool what they know": plan.colluders,
-        "records told apart by": charter.identifiers or "nothing: common records are not looked for",
+        "records told apart by": signed_plan.identifiers or "nothing: common records are not looked for",
         "schema (SHA-256)": plan.schema[:16],
-        "proposed by": charter.members[charter.by].name,
+        "proposed by": signed_plan.members[signed_plan.by].name,
     }
     show_table("Plan", ("", ""), [(name, shown_number(value)) for name, value in facts.items()])
     show_table(f"Numbers of {facts['method']}", ("", ""), shown_rows(wire.to_plain(plan.planned)))
@@ -201,11 +204,11 @@ def _show(charter: Charter) -> None:
             m.face.fingerprint[:16],
             f"{m.face.expires:%Y-%m-%d}",
         )
-        for number, m in enumerate(charter.members, start=1)
+        for number, m in enumerate(signed_plan.members, start=1)
     ]
     show_table("Members", ("", "name", "address", "records", "certificate", "valid until"), rows)
     say("Schema", style="bold")
-    say(charter.schema.to_toml())
+    say(signed_plan.schema.to_toml())
     for sentence in plan.assumed:
         say(f"Assumed: {sentence}")
-    say(f"Hash:  {charter.digest}", style="bold")
+    say(f"Hash:  {signed_plan.digest}", style="bold")

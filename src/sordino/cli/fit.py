@@ -108,8 +108,8 @@ def _shared_out(X: Any, y: Any, address: str | None, workers: int, memory: float
 def _charged(ledger: Path | None, dataset: str | None) -> AbstractContextManager[None]:
     if ledger is None or dataset is None:
         return nullcontext()
-    from sordino.privacy.ledger import Ledger
-    from sordino.privacy.spending import charged_to
+    from sordino.ledger.context import charged_to
+    from sordino.ledger.ledger import Ledger
 
     return charged_to(Ledger(ledger), dataset)
 

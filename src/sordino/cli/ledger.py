@@ -14,7 +14,7 @@ from sordino.cli.console import complain, say, show_table
 from sordino.cli.options import Epsilon, Neighbours
 
 if TYPE_CHECKING:
-    from sordino.privacy.ledger import Entry, Ledger
+    from sordino.ledger.ledger import Entry, Ledger
 
 app = typer.Typer(help="What each data set may spend, and what it has spent.", no_args_is_help=True)
 
@@ -31,7 +31,7 @@ def open_(
     relation: Neighbours = Relation.REPLACE_ONE,
 ) -> None:
     """Give a data set its budget, once and for all."""
-    from sordino.privacy.ledger import Ledger
+    from sordino.ledger.ledger import Ledger
 
     Ledger(file).open(dataset, Budget(epsilon, delta, relation))
     say(f"{dataset} may spend epsilon {epsilon:g} at delta {delta:g} under {relation}.")
@@ -77,7 +77,7 @@ def settle(
     who: Annotated[str | None, typer.Option(help="Who says so; the user of this session if left out.")] = None,
 ) -> None:
     """Say what became of a reservation whose run was cut off. It is written down with your name, the time and why."""
-    from sordino.privacy.ledger import State, whoami
+    from sordino.ledger.ledger import State, whoami
 
     ledger = _existing(file)
     entry = ledger.settle(number, State(verdict.value), who or whoami(), why)
@@ -107,7 +107,7 @@ def check(
 
 
 def _existing(file: Path) -> Ledger:
-    from sordino.privacy.ledger import Ledger
+    from sordino.ledger.ledger import Ledger
 
     ledger = Ledger(file)
     # one that was removed is noticed before it is called new
@@ -122,9 +122,9 @@ def _say_what_is_left(ledger: Ledger, dataset: str) -> None:
 
 
 def _explain(ledger: Ledger, number: int) -> None:
+    from sordino.ledger.ledger import State
     from sordino.privacy.accountants import epsilon
     from sordino.privacy.events import to_json
-    from sordino.privacy.ledger import State
 
     entry = ledger.entry(number)
     cap = ledger.datasets()[entry.dataset]

@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from sordino.arrays import Array
 from sordino.certificate import Certificate
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
@@ -27,7 +28,6 @@ from sordino.hidden_layers import HiddenLayers
 from sordino.model_file import released_weights
 from sordino.sentences import TARGET_BOUND_PUBLIC, TARGETS_CLIPPED
 
-Array = NDArray[np.float64]
 Activation = Literal["tanh", "relu"]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate
 from sordino.estimators.linear import randomness_of, warn_of_earlier_releases
@@ -20,7 +21,6 @@ from sordino.oracle.rows import Rows
 from sordino.sentences import required
 from sordino.train import public_count
 
-Array = NDArray[np.float64]
 Loss = Callable[[Any, Any], Any]
 """Of a batch of outputs and targets, in tensors: one number per record."""
 

@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.arrays import Whole
 from sordino.federation.joint import JointSampler
 from sordino.federation.mesh import Traffic
 from sordino.privacy.randomness import Stream
-
-Whole = NDArray[np.int64]
 
 
 class Aggregation(Protocol):

@@ -28,9 +28,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from sordino import outputs
-from sordino.federation.charter import PLAN, Charter
+from sordino.federation.member_folder import MemberFolder
 from sordino.federation.record import LOCK, is_locked
-from sordino.federation.seat import Seat
+from sordino.federation.signed_plan import PLAN, SignedPlan
 from sordino.federation.status import status_of
 from sordino.model_file import MODEL as MODEL_FILE
 
@@ -45,8 +45,8 @@ def start(message: Message, context: Context) -> Message:
     """Start this node's party in a process of its own, which outlives the message."""
     folder = _folder(context)
     text = str(message.content[_BODY]["plan"])
-    charter = Charter.from_json(text)
-    refusal = _refusal(folder, charter)
+    signed_plan = SignedPlan.from_json(text)
+    refusal = _refusal(folder, signed_plan)
     if refusal:
         outputs.write(folder / PROPOSED, text.encode(), PLAN)
         return _reply(message, {"state": "refused", "why": refusal})
@@ -70,10 +70,10 @@ def start(message: Message, context: Context) -> Message:
 
 def status(message: Message, context: Context) -> Message:
     folder = _folder(context)
-    found = status_of(Seat.load(folder))
+    found = status_of(MemberFolder.load(folder))
     running = _is_running(folder)
     state = "running" if running else "finished" if found.finished and (folder / MODEL).is_file() else "stopped"
-    why = "" if state != "stopped" else found.story.stopped or f"see {LOG} in the member's folder"
+    why = "" if state != "stopped" else found.summary.stopped or f"see {LOG} in the member's folder"
     told = {"state": state, "why": why, "opened": found.opened, "planned": found.planned, "epsilon": found.epsilon}
     return _reply(message, told)
 
@@ -102,10 +102,10 @@ def main(grid: Grid, context: Context) -> None:
     Settings of the run: `plan` (its file), `out` (a folder), `patience` and `interval` in seconds.
     """
     settings = context.run_config
-    charter = Charter.load(str(settings["plan"]))
+    signed_plan = SignedPlan.load(str(settings["plan"]))
     out = Path(str(settings["out"]))
     deadline = time.monotonic() + float(settings["patience"])
-    nodes = _nodes(grid, len(charter.members), deadline)
+    nodes = _nodes(grid, len(signed_plan.members), deadline)
     try:
         _require(_ask(grid, nodes, "train.start", {"plan": Path(str(settings["plan"])).read_text()}), "refused")
         while True:
@@ -165,15 +165,15 @@ def _folder(context: Context) -> Path:
     return Path(str(folder))
 
 
-def _refusal(folder: Path, charter: Charter) -> str:
+def _refusal(folder: Path, signed_plan: SignedPlan) -> str:
     try:
-        seat = Seat.load(folder)
+        member_folder = MemberFolder.load(folder)
     except (OSError, ValueError) as error:
         return f"{error} The plan is in {PROPOSED} there."
-    if seat.charter.digest != charter.digest:
+    if member_folder.signed_plan.digest != signed_plan.digest:
         return (
-            f"{seat.name} accepted the plan {seat.charter.digest[:16]}, and was sent {charter.digest[:16]}; it is in "
-            f"{PROPOSED} of its folder, to be joined with sordino federation join."
+            f"{member_folder.name} accepted the plan {member_folder.signed_plan.digest[:16]}, and was sent "
+            f"{signed_plan.digest[:16]}; it is in {PROPOSED} of its folder, to be joined with sordino federation join."
         )
     return ""
 

@@ -18,9 +18,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Whole
 from sordino.privacy.randomness import Stream
 
-Whole = NDArray[np.int64]
 Words = NDArray[np.uint64]
 """Shares: elements of a field of at most 64 bits."""
 

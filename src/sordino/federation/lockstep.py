@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sordino.federation.aggregation import Whole, Witnessed
+from sordino.arrays import Array, Whole
+from sordino.federation.aggregation import Witnessed
 from sordino.federation.agreement import Agreement
-from sordino.federation.charter import Charter
 from sordino.federation.joint import JointSampler
 from sordino.federation.mesh import Refused, Traffic
 from sordino.federation.party import Asked, RecordHolder, Server, query_batch
-from sordino.federation.pending import LOST, Contribution, KeptSampler, Pending
 from sordino.federation.record import Fact, Record, pack, proof_of, unsigned
+from sordino.federation.signed_plan import SignedPlan
+from sordino.federation.unopened import LOST, Contribution, KeptSampler, UnopenedContribution
 from sordino.oracle.allowed import allow
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch
@@ -29,17 +29,20 @@ from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness
 from sordino.release import KeptAnswers
 
-Array = NDArray[np.float64]
-
 
 class RecordedSum:
     """A secure sum whose every opening is announced and kept in the record."""
 
     def __init__(
-        self, inner: Witnessed, charter: Charter, record: Record, pending: Pending, again: bool = False
+        self,
+        inner: Witnessed,
+        signed_plan: SignedPlan,
+        record: Record,
+        unopened: UnopenedContribution,
+        again: bool = False,
     ) -> None:
         """`again` says that all members still have the joint noise of the step that was cut off."""
-        self._inner, self._charter, self._record, self._pending = inner, charter, record, pending
+        self._inner, self._signed_plan, self._record, self._unopened = inner, signed_plan, record, unopened
         self._again = again
         self._step = 0
         self.event: Event | None = None
@@ -78,12 +81,12 @@ class RecordedSum:
     @property
     def knows(self) -> bool:
         """Whether the next sum is in the record."""
-        return self._step < len(self._record.story.sums)
+        return self._step < len(self._record.summary.sums)
 
     def recall(self) -> Whole:
         """The next sum of the record, if it is what the plan asks for here."""
-        story = self._record.story
-        total, event = story.sums[self._step], story.events[self._step]
+        summary = self._record.summary
+        total, event = summary.sums[self._step], summary.events[self._step]
         if event != self.event:
             raise ValueError(
                 f"step {self._step + 1} of the record is another release than the plan's: it was opened under another "
@@ -96,19 +99,19 @@ class RecordedSum:
         if self.knows:
             return self.recall()
         assert self.event is not None
-        step, event, story = self._step, to_json(self.event), self._record.story
-        if self._pending.lacks(story):
+        step, event, summary = self._step, to_json(self.event), self._record.summary
+        if self._unopened.lacks(summary):
             raise Refused(f"this member stops: {LOST}.")
-        kept = self._pending.at(step)
+        kept = self._unopened.at(step)
         if kept is None:
             kept = Contribution(step, np.asarray(values, dtype=np.int64))
-            self._pending.keep(kept)
-        if not story.in_flight:
+            self._unopened.keep(kept)
+        if not summary.in_flight:
             self._record.append("opening", {"step": step, "event": event, "commitment": kept.commitment})
         sampler = None
         if joint is not None:
             again = self._again and kept.shares is not None
-            sampler = cast(JointSampler, KeptSampler(joint, self._pending, again))
+            sampler = cast(JointSampler, KeptSampler(joint, self._unopened, again))
 
         def witness(total: Whole) -> bytes:
             return bytes.fromhex(self._record.signature(self._see(step, event, total)))
@@ -121,7 +124,7 @@ class RecordedSum:
 
     def _see(self, step: int, event: Fact, total: Whole) -> Fact:
         """The sum in the record; a second attempt of a step must open the sum of the first."""
-        packed, before = pack(total), self._record.story.seen_at(step)
+        packed, before = pack(total), self._record.summary.seen_at(step)
         if before is None:
             self._record.append("seen", {"step": step, "event": event, "sum": packed})
         elif before["sum"] != packed:
@@ -129,15 +132,15 @@ class RecordedSum:
                 f"step {step + 1} opened another sum than before it was cut off: a member did not add the same numbers "
                 "again. This sum was not signed; agree on a new plan."
             )
-        seen = self._record.story.seen_at(step)
+        seen = self._record.summary.seen_at(step)
         assert seen is not None
         return seen
 
     def _open(self, step: int, signatures: list[str]) -> None:
-        seen = self._record.story.seen_at(step)
+        seen = self._record.summary.seen_at(step)
         assert seen is not None
-        faces = [member.face for member in self._charter.members]
-        missing = unsigned(proof_of(seen, signatures), faces, self._charter.digest)
+        faces = [member.face for member in self._signed_plan.members]
+        missing = unsigned(proof_of(seen, signatures), faces, self._signed_plan.digest)
         if missing:
             raise Refused(
                 f"member {', '.join(map(str, missing))} did not sign the sum of step {step + 1}; it was not used."

@@ -18,16 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.arrays import Whole
 from sordino.federation.broadcast import Broadcast
 from sordino.federation.joint import JointSampler
 from sordino.federation.mesh import Mesh, Traffic
 from sordino.federation.mpyc_joint import PRIME, WORDS, MpycArithmetic
 from sordino.federation.sharing import Elements, Field, Sharing
 from sordino.federation.trust import Trust
-
-Whole = NDArray[np.int64]
 
 LANES = 19
 MODULUS = (1 << 1279) - 1

@@ -26,16 +26,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.arrays import Array, Whole
 from sordino.federation.joint import SCALE, JointSampler
 from sordino.privacy.discrete_gaussian import discrete_gaussian, rounding_distance
 from sordino.privacy.events import Approximate, Gaussian
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness, Stream
-
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 
 SMALLEST_SCALE = 2.0
 """Below two steps the sum of discrete Gaussians is not close to one."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array, Whole
 from sordino.federation.noise import SharedNoise, on_grid
 from sordino.federation.plan import Rounding
 from sordino.oracle.query import Difference, Gradient, Recursion
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from sordino.federation.agreement import Agreement
     from sordino.train import Trained
 
-Array = NDArray[np.float64]
-Whole = NDArray[np.int64]
 Asked = Gradient | Difference | Recursion
 
 

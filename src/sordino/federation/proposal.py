@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sordino.budget import Budget, Relation
-from sordino.federation.charter import Charter, Member, schema_digest
 from sordino.federation.plan import FederationPlan, Owner, require_releases
+from sordino.federation.signed_plan import Member, SignedPlan, schema_digest
 from sordino.federation.trust import Mode
 from sordino.identity import Face
 from sordino.losses import Huber, Logistic, Loss, Softmax
@@ -55,8 +55,8 @@ def propose(
     mode: Mode = "distributed",
     colluders: int = 1,
     identifiers: str = "",
-) -> Charter:
-    """The charter, not yet signed. `budget` is epsilon, delta (1/n^2 if None) and the relation."""
+) -> SignedPlan:
+    """The signed plan, not yet signed. `budget` is epsilon, delta (1/n^2 if None) and the relation."""
     from sordino.estimators.linear import INTERCEPT
 
     owners = tuple(Owner(one.member.name, one.records) for one in listed if one.records is not None)
@@ -79,9 +79,9 @@ def propose(
         rows=Rows(schema.row_norm if row_norm is None else row_norm, INTERCEPT),
         schema=schema_digest(schema),
     )
-    charter = Charter(plan, schema, tuple(one.member for one in listed), identifiers)
-    charter.require_valid_certificates()
-    return charter
+    signed_plan = SignedPlan(plan, schema, tuple(one.member for one in listed), identifiers)
+    signed_plan.require_valid_certificates()
+    return signed_plan
 
 
 def method_with(method: Any, steps: int | None) -> Any:

@@ -27,26 +27,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino import wire
+from sordino.arrays import Whole
 from sordino.identity import Face, Identity
+from sordino.ledger.journal import Journal, Writer
 from sordino.privacy.events import Composed, Event, from_json
-from sordino.privacy.journal import Journal, Writer
 
-Whole = NDArray[np.int64]
 Fact = dict[str, Any]
 
 FILE, LOCK = "record.jsonl", "lock"
 _PURPOSE, _SUM = "record", "sum"
 
 
-def journal_of(folder: Path, charter: str) -> Journal:
-    return Journal(folder / FILE, {"format": "sordino federation record", "version": 2, "charter": charter})
+def journal_of(folder: Path, signed_plan: str) -> Journal:
+    return Journal(folder / FILE, {"format": "sordino federation record", "version": 2, "signed_plan": signed_plan})
 
 
 @dataclass
-class Story:
+class RecordSummary:
     """What the lines say, from first to last."""
 
     coins: str = ""
@@ -121,10 +120,10 @@ class Story:
 class Record:
     """The record of one member, held by this process alone."""
 
-    def __init__(self, identity: Identity, charter: str, writer: Writer, checks: set[str]) -> None:
-        self._identity, self._charter, self._writer = identity, charter, writer
+    def __init__(self, identity: Identity, signed_plan: str, writer: Writer, checks: set[str]) -> None:
+        self._identity, self._signed_plan, self._writer = identity, signed_plan, writer
         self._checks = checks
-        self.story = read(writer.entries[1:], identity.face, charter)
+        self.summary = read(writer.entries[1:], identity.face, signed_plan)
 
     @property
     def head(self) -> str:
@@ -136,21 +135,21 @@ class Record:
 
     def signature(self, seen: Fact) -> str:
         """This member's signature of a sum that it has seen."""
-        return self._identity.sign(_SUM, _stated(self._charter, proof_of(seen, [])))
+        return self._identity.sign(_SUM, _stated(self._signed_plan, proof_of(seen, [])))
 
     def append(self, kind: str, fact: Fact) -> Fact:
         """Signed, chained and on the disk when this returns."""
         content = {"kind": kind, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), **fact}
         line = {"previous": self.head, "fact": content}
-        line["signature"] = self._identity.sign(_PURPOSE, _signed(self._charter, line))
+        line["signature"] = self._identity.sign(_PURPOSE, _signed(self._signed_plan, line))
         self._writer.append(line)
         self._checks.add(self.head)
-        self.story.take(line)
+        self.summary.take(line)
         return line
 
 
 @contextmanager
-def held(identity: Identity, charter: str) -> Iterator[Record]:
+def held(identity: Identity, signed_plan: str) -> Iterator[Record]:
     """The record for writing; a sentence if another process has it."""
     folder = identity.folder
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -159,8 +158,8 @@ def held(identity: Identity, charter: str) -> Iterator[Record]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise RuntimeError(f"another process runs the party of {folder}: wait for it, or stop it first.") from None
-        with journal_of(folder, charter).writing() as writer:
-            yield Record(identity, charter, writer, {"", *writer.chain.checks})
+        with journal_of(folder, signed_plan).writing() as writer:
+            yield Record(identity, signed_plan, writer, {"", *writer.chain.checks})
     finally:
         os.close(descriptor)
 
@@ -180,23 +179,23 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def read(lines: tuple[Fact, ...], face: Face, charter: str) -> Story:
+def read(lines: tuple[Fact, ...], face: Face, signed_plan: str) -> RecordSummary:
     """The story of intact lines, or a sentence on the first that its owner did not sign."""
-    story = Story()
+    summary = RecordSummary()
     for number, line in enumerate(lines, start=2):
-        require_signed(line, face, charter, f"line {number} of the record")
+        require_signed(line, face, signed_plan, f"line {number} of the record")
         try:
-            story.take(line)
+            summary.take(line)
         except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
             raise ValueError(
                 f"line {number} of the record does not fit, although its owner signed it: another version wrote it."
             ) from None
-    return story
+    return summary
 
 
-def require_signed(line: Any, face: Face, charter: str, what: str) -> None:
+def require_signed(line: Any, face: Face, signed_plan: str, what: str) -> None:
     fits = isinstance(line, dict) and isinstance(line.get("fact"), dict) and isinstance(line.get("signature"), str)
-    if not fits or not face.signed(_PURPOSE, _signed(charter, line), line["signature"]):
+    if not fits or not face.signed(_PURPOSE, _signed(signed_plan, line), line["signature"]):
         raise ValueError(f"{what} does not carry its owner's signature: it was altered, or is of another plan.")
 
 
@@ -206,21 +205,21 @@ def proof_of(seen: Fact, signatures: Sequence[str]) -> Fact:
     return {**short, "signatures": list(signatures)}
 
 
-def unsigned(proof: Fact, faces: Sequence[Face], charter: str) -> list[int]:
+def unsigned(proof: Fact, faces: Sequence[Face], signed_plan: str) -> list[int]:
     """The members whose signatures of a sum are missing or do not hold."""
-    signatures, content = proof["signatures"], _stated(charter, proof)
+    signatures, content = proof["signatures"], _stated(signed_plan, proof)
     if len(signatures) != len(faces):
         return list(range(len(faces)))
     pairs = enumerate(zip(faces, signatures, strict=True))
     return [member for member, (face, signature) in pairs if not face.signed(_SUM, content, str(signature))]
 
 
-def _stated(charter: str, proof: Fact) -> bytes:
-    return wire.digest({"charter": charter, **{key: proof[key] for key in ("step", "event", "sum")}}).encode()
+def _stated(signed_plan: str, proof: Fact) -> bytes:
+    return wire.digest({"signed_plan": signed_plan, **{key: proof[key] for key in ("step", "event", "sum")}}).encode()
 
 
-def _signed(charter: str, line: Fact) -> bytes:
-    return wire.digest({"charter": charter, "previous": line.get("previous"), "fact": line["fact"]}).encode()
+def _signed(signed_plan: str, line: Fact) -> bytes:
+    return wire.digest({"signed_plan": signed_plan, "previous": line.get("previous"), "fact": line["fact"]}).encode()
 
 
 def pack(total: Whole) -> Fact:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.certificate import Certificate
-from sordino.federation.seat import Seat
+from sordino.federation.member_folder import MemberFolder
 from sordino.model_file import released_weights, save_model
 from sordino.problem import Problem
 from sordino.tabular.schema import ClassTarget
@@ -27,14 +27,14 @@ class Fitted:
     certificate_: Certificate
 
 
-def save(seat: Seat, trained: Trained, out: Path) -> Certificate:
+def save(member_folder: MemberFolder, trained: Trained, out: Path) -> Certificate:
     """Weights for raw rows of the schema, with the certificate, which this member signs."""
-    plan, schema = seat.charter.plan, seat.charter.schema
+    plan, schema = member_folder.signed_plan.plan, member_folder.signed_plan.schema
     assert isinstance(plan.problem, Problem)
     assert plan.rows is not None
     coefficients, intercepts = plan.rows.to_raw(trained.weights, plan.problem.loss.outputs)
     classes = np.array(sorted(schema.target.classes)) if isinstance(schema.target, ClassTarget) else None
     fitted = Fitted(coefficients, intercepts, classes, trained.certificate)
-    certificate = trained.certificate.about(released_weights(fitted)).sign(seat.identity)
+    certificate = trained.certificate.about(released_weights(fitted)).sign(member_folder.identity)
     save_model(replace(fitted, certificate_=certificate), out, schema)
     return certificate

@@ -1,9 +1,9 @@
 """One member's part in a federation, from its folder: connect, compare, follow the method, write what came out.
 
 key.pem, certificate.pem      who the member is (`identity`)
-plan.json, acceptance.json    what it agreed to (`charter`)
+plan.json, acceptance.json    what it agreed to (`signed_plan`)
 members.pem                   everybody's certificates, for TLS
-record.jsonl, pending         what was opened, and what is being opened (`record`, `pending`)
+record.jsonl, pending         what was opened, and what is being opened (`record`, `unopened`)
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from sordino import outputs, wire
 from sordino.federation.aggregation import Aggregation, Witnessed
 from sordino.federation.agreement import agree
 from sordino.federation.broadcast import Equivocation
-from sordino.federation.charter import Charter
 from sordino.federation.credentials import Credentials
+from sordino.federation.handshake import NO_IDENTIFIERS, NO_RECORDS, meet, note_heads, require_ready, talk
 from sordino.federation.lockstep import FederatedOracle, RecordedSum
-from sordino.federation.meeting import NO_IDENTIFIERS, NO_RECORDS, meet, note_heads, require_ready, talk
+from sordino.federation.member_folder import AUTHORITIES, MemberFolder
 from sordino.federation.mesh import MemberLost, Refused
 from sordino.federation.party import RecordHolder, Server
-from sordino.federation.pending import Pending
 from sordino.federation.record import Record, held
-from sordino.federation.seat import AUTHORITIES, Seat
+from sordino.federation.signed_plan import SignedPlan
+from sordino.federation.unopened import UnopenedContribution
 from sordino.identity import CERTIFICATE, KEY, PEM
 from sordino.privacy.events import to_json
 from sordino.privacy.randomness import Randomness
@@ -53,54 +53,58 @@ PATIENT = Waiting()
 
 
 def run(
-    seat: Seat,
+    member_folder: MemberFolder,
     data: Path | None,
     waiting: Waiting = PATIENT,
     seed: int | None = None,
     ledger: tuple[Path, str] | None = None,
 ) -> Trained:
     """Take part until the model is there. Cut off, it leaves a record from which the next `run` goes on."""
-    charter = seat.charter
-    charter.require_valid_certificates()
-    if seat.is_owner and data is None:
-        raise ValueError(f"{seat.name} is an owner: name the file with its records.")
-    if not seat.is_owner and data is not None:
-        raise ValueError(f"{seat.name} is a server of the committee, which has no records: leave the file out.")
-    with held(seat.identity, charter.digest) as record:
-        pending = Pending(seat.identity.folder)
+    signed_plan = member_folder.signed_plan
+    signed_plan.require_valid_certificates()
+    if member_folder.is_owner and data is None:
+        raise ValueError(f"{member_folder.name} is an owner: name the file with its records.")
+    if not member_folder.is_owner and data is not None:
+        raise ValueError(
+            f"{member_folder.name} is a server of the committee, which has no records: leave the file out."
+        )
+    with held(member_folder.identity, signed_plan.digest) as record:
+        unopened = UnopenedContribution(member_folder.identity.folder)
         try:
-            with _named(charter), _connected(seat, waiting) as aggregation:
-                return _session(seat, aggregation, record, pending, data, seed, ledger)
+            with _named(signed_plan), _connected(member_folder, waiting) as aggregation:
+                return _session(member_folder, aggregation, record, unopened, data, seed, ledger)
         except BaseException as error:
             _note_stop(record, error)
             raise
 
 
 def _session(
-    seat: Seat,
+    member_folder: MemberFolder,
     aggregation: Witnessed,
     record: Record,
-    pending: Pending,
+    unopened: UnopenedContribution,
     data: Path | None,
     seed: int | None,
     ledger: tuple[Path, str] | None,
 ) -> Trained:
-    charter, plan = seat.charter, seat.charter.plan
-    meeting = meet(charter, seat.number, aggregation, record, pending, seat.acceptance, seed is not None)
-    recorded = RecordedSum(aggregation, charter, record, pending, meeting.again)
-    identifiers, failure = _attempted(lambda: None if data is None else _identifiers(charter, data))
-    require_ready(charter, aggregation, failure, NO_IDENTIFIERS)
+    signed_plan, plan = member_folder.signed_plan, member_folder.signed_plan.plan
+    handshake = meet(
+        signed_plan, member_folder.number, aggregation, record, unopened, member_folder.acceptance, seed is not None
+    )
+    recorded = RecordedSum(aggregation, signed_plan, record, unopened, handshake.again)
+    identifiers, failure = _attempted(lambda: None if data is None else _identifiers(signed_plan, data))
+    require_ready(signed_plan, aggregation, failure, NO_IDENTIFIERS)
     agreement = agree(plan, recorded, identifiers)
-    coins = meeting.coins or agreement.coins.hex()
-    if not record.story.coins:
-        record.append("began", {"coins": coins, "member": seat.number, "seeded": seed is not None})
+    coins = handshake.coins or agreement.coins.hex()
+    if not record.summary.coins:
+        record.append("began", {"coins": coins, "member": member_folder.number, "seeded": seed is not None})
     randomness = Randomness.system() if seed is None else Randomness.seeded(seed)
-    party, failure = _attempted(lambda: _open_party(seat, data, randomness))
-    require_ready(charter, aggregation, failure, NO_RECORDS)
+    party, failure = _attempted(lambda: _open_party(member_folder, data, randomness))
+    require_ready(signed_plan, aggregation, failure, NO_RECORDS)
     assert party is not None
-    note_heads(charter, seat.number, aggregation, record, seed is not None)
+    note_heads(signed_plan, member_folder.number, aggregation, record, seed is not None)
     oracle = FederatedOracle(replace(agreement, coins=bytes.fromhex(coins)), recorded, party)
-    common = replace(oracle.common_randomness(), is_seeded=meeting.seeded)
+    common = replace(oracle.common_randomness(), is_seeded=handshake.seeded)
     with _charged(record, ledger):
         trained = train(
             plan.problem,
@@ -109,12 +113,12 @@ def _session(
             oracle,
             common,
             plan.rows,
-            assumed=_said(charter),
-            notes=_notes(charter, record),
-            reference=record.story.reference,
+            assumed=_said(signed_plan),
+            notes=_notes(signed_plan, record),
+            reference=record.summary.reference,
         )
-    _finish(charter, aggregation, record, trained)
-    pending.forget()
+    _finish(signed_plan, aggregation, record, trained)
+    unopened.forget()
     return trained
 
 
@@ -126,20 +130,20 @@ def _attempted(task: Callable[[], T]) -> tuple[T | None, Exception | None]:
         return None, error
 
 
-def _open_party(seat: Seat, data: Path | None, randomness: Randomness) -> RecordHolder | Server:
+def _open_party(member_folder: MemberFolder, data: Path | None, randomness: Randomness) -> RecordHolder | Server:
     if data is None:
         return Server(randomness)
     from sordino.federation.table import open_records
 
-    return RecordHolder(open_records(seat.charter, seat.number, data), randomness)
+    return RecordHolder(open_records(member_folder.signed_plan, member_folder.number, data), randomness)
 
 
-def _finish(charter: Charter, aggregation: Aggregation, record: Record, trained: Trained) -> None:
+def _finish(signed_plan: SignedPlan, aggregation: Aggregation, record: Record, trained: Trained) -> None:
     """Nobody leaves before everybody has the last sum, and knows whether all ended with the same weights."""
     digest = hashlib.sha256(trained.weights.tobytes()).hexdigest()
-    answers = talk(aggregation, charter, {"weights": digest})
-    others = [m.name for m, a in zip(charter.members, answers, strict=True) if a["weights"] != digest]
-    event = record.story.event
+    answers = talk(aggregation, signed_plan, {"weights": digest})
+    others = [m.name for m, a in zip(signed_plan.members, answers, strict=True) if a["weights"] != digest]
+    event = record.summary.event
     record.append(
         "finished",
         {
@@ -159,7 +163,7 @@ def _finish(charter: Charter, aggregation: Aggregation, record: Record, trained:
 
 
 def _note_stop(record: Record, error: BaseException) -> None:
-    event = record.story.event
+    event = record.summary.event
     why = str(error) or type(error).__name__
     # a sentence about this owner's own records stays out of what the others may read
     public = why if isinstance(error, MemberLost | Refused) else type(error).__name__
@@ -171,25 +175,25 @@ def _note_stop(record: Record, error: BaseException) -> None:
         record.append("stopped", fact)
 
 
-def _identifiers(charter: Charter, data: Path) -> list[bytes] | None:
+def _identifiers(signed_plan: SignedPlan, data: Path) -> list[bytes] | None:
     from sordino.federation.table import read_identifiers
 
-    return read_identifiers(charter, data)
+    return read_identifiers(signed_plan, data)
 
 
-def _said(charter: Charter) -> tuple[str, ...]:
+def _said(signed_plan: SignedPlan) -> tuple[str, ...]:
     """What was taken as public on the members' word."""
-    counts = ", ".join(f"{owner.name} {owner.records}" for owner in charter.plan.owners)
+    counts = ", ".join(f"{owner.name} {owner.records}" for owner in signed_plan.plan.owners)
     return (
-        SCHEMA_PUBLIC(schema=charter.plan.schema[:16]),
+        SCHEMA_PUBLIC(schema=signed_plan.plan.schema[:16]),
         COUNTS_PUBLIC(counts=counts),
-        *charter.plan.assumed,
+        *signed_plan.plan.assumed,
     )
 
 
-def _notes(charter: Charter, record: Record) -> tuple[str, ...]:
-    plan, again = charter.plan, record.story.sessions - 1
-    note = PLAN_OF_OWNERS(owners=len(plan.owners), mode=plan.mode, charter=charter.digest)
+def _notes(signed_plan: SignedPlan, record: Record) -> tuple[str, ...]:
+    plan, again = signed_plan.plan, record.summary.sessions - 1
+    note = PLAN_OF_OWNERS(owners=len(plan.owners), mode=plan.mode, signed_plan=signed_plan.digest)
     return (note, NO_STEP_TWICE(times=times(again))) if again else (note,)
 
 
@@ -199,10 +203,10 @@ def _charged(record: Record, ledger: tuple[Path, str] | None) -> Iterator[None]:
     if ledger is None:
         yield
         return
-    from sordino.privacy.ledger import Ledger, new_reference
-    from sordino.privacy.spending import charged_to
+    from sordino.ledger.context import charged_to
+    from sordino.ledger.ledger import Ledger, new_reference
 
-    if record.story.reference is None:
+    if record.summary.reference is None:
         record.append("reserving", {"reference": new_reference()})
     path, dataset = ledger
     with charged_to(Ledger(path), dataset):
@@ -210,42 +214,42 @@ def _charged(record: Record, ledger: tuple[Path, str] | None) -> Iterator[None]:
 
 
 @contextmanager
-def _connected(seat: Seat, waiting: Waiting) -> Iterator[Witnessed]:
+def _connected(member_folder: MemberFolder, waiting: Waiting) -> Iterator[Witnessed]:
     """Mutual TLS with all members, and the secure sum that the plan names."""
     from sordino.federation.mpyc_engine import MpycAggregation
     from sordino.federation.tls import TlsMesh
 
-    folder, charter = seat.identity.folder, seat.charter
-    outputs.write(folder / AUTHORITIES, "".join(member.face.pem for member in charter.members).encode(), PEM)
-    pins = tuple(member.face.fingerprint for member in charter.members)
+    folder, signed_plan = member_folder.identity.folder, member_folder.signed_plan
+    outputs.write(folder / AUTHORITIES, "".join(member.face.pem for member in signed_plan.members).encode(), PEM)
+    pins = tuple(member.face.fingerprint for member in signed_plan.members)
     credentials = Credentials(folder / CERTIFICATE, folder / KEY, folder / AUTHORITIES, pins)
-    addresses = [member.address for member in charter.members]
+    addresses = [member.address for member in signed_plan.members]
     try:
-        mesh = TlsMesh(seat.number, addresses, credentials, waiting.answer, waiting.arrival)
+        mesh = TlsMesh(member_folder.number, addresses, credentials, waiting.answer, waiting.arrival)
     except OSError as error:
         if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
             why = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "it may not be used"}
             raise OSError(
-                f"{seat.name} cannot listen at {addresses[seat.number]}: "
+                f"{member_folder.name} cannot listen at {addresses[member_folder.number]}: "
                 f"{why.get(error.errno, 'this machine does not have that address')}. Free the port, or agree on a plan "
                 "with another address."
             ) from None
         raise
     try:
-        yield MpycAggregation.among(charter.plan.trust, mesh)
+        yield MpycAggregation.among(signed_plan.plan.trust, mesh)
     finally:
         mesh.close()
 
 
 @contextmanager
-def _named(charter: Charter) -> Iterator[None]:
+def _named(signed_plan: SignedPlan) -> Iterator[None]:
     """Members by their names in what is said about lost connections."""
     try:
         yield
     except (MemberLost, PermissionError, Refused) as error:
 
         def names(match: re.Match[str]) -> str:
-            return ", ".join(charter.members[int(number)].name for number in match[1].split(", "))
+            return ", ".join(signed_plan.members[int(number)].name for number in match[1].split(", "))
 
         sentence = re.sub(r"\bmember (\d+(?:, \d+)*)", names, str(error))
         after = " Start run again at all members: it goes on after the last sum that was opened."

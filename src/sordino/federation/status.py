@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sordino.federation.record import LOCK, Story, is_locked, journal_of, read
-from sordino.federation.seat import Seat
+from sordino.federation.member_folder import MemberFolder
+from sordino.federation.record import LOCK, RecordSummary, is_locked, journal_of, read
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import flatten
 
@@ -15,7 +15,7 @@ class Status:
     """`epsilon` is what was opened so far costs at the plan's delta, with a step under way counted as opened."""
 
     name: str
-    story: Story
+    summary: RecordSummary
     planned: int
     epsilon: float
     peers: dict[str, str]
@@ -25,31 +25,37 @@ class Status:
 
     @property
     def opened(self) -> int:
-        return len(self.story.sums)
+        return len(self.summary.sums)
 
     @property
     def finished(self) -> bool:
-        return self.story.finished is not None
+        return self.summary.finished is not None
 
     @property
     def words(self) -> str:
         if self.running:
-            return "under way" if self.story.sessions else "waiting for the others"
-        if self.story.finished is not None:
-            others = self.story.finished["differs"]
+            return "under way" if self.summary.sessions else "waiting for the others"
+        if self.summary.finished is not None:
+            others = self.summary.finished["differs"]
             return f"finished, with other weights than {', '.join(others)}" if others else "finished"
-        if self.story.stopped:
-            return f"stopped: {self.story.stopped}"
-        return "cut off; run goes on from here" if self.story.sessions else "not begun"
+        if self.summary.stopped:
+            return f"stopped: {self.summary.stopped}"
+        return "cut off; run goes on from here" if self.summary.sessions else "not begun"
 
 
-def status_of(seat: Seat) -> Status:
-    charter, plan = seat.charter, seat.charter.plan
-    story = read(journal_of(seat.identity.folder, charter.digest).glance(), seat.identity.face, charter.digest)
-    event = story.event
+def status_of(member_folder: MemberFolder) -> Status:
+    signed_plan, plan = member_folder.signed_plan, member_folder.signed_plan.plan
+    summary = read(
+        journal_of(member_folder.identity.folder, signed_plan.digest).glance(),
+        member_folder.identity.face,
+        signed_plan.digest,
+    )
+    event = summary.event
     epsilon = 0.0 if event is None else guarantee(event, plan.budget.delta, plan.relation).epsilon
     peers = {
-        member.name: story.met.get(number, "") for number, member in enumerate(charter.members) if number != seat.number
+        member.name: summary.met.get(number, "")
+        for number, member in enumerate(signed_plan.members)
+        if number != member_folder.number
     }
     planned = sum(flatten(plan.planned.event)[0].values())
-    return Status(seat.name, story, planned, epsilon, peers, is_locked(seat.identity.folder / LOCK))
+    return Status(member_folder.name, summary, planned, epsilon, peers, is_locked(member_folder.identity.folder / LOCK))

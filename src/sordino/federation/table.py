@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from sordino.budget import Relation
-from sordino.federation.charter import Charter
 from sordino.federation.identifiers import distinct
+from sordino.federation.signed_plan import SignedPlan
 from sordino.oracle import linear_oracle
 from sordino.problem import Problem
 from sordino.tabular.schema import ClassTarget, Schema
 
 
-def open_records(charter: Charter, owner: int, data: Path) -> Any:
+def open_records(signed_plan: SignedPlan, owner: int, data: Path) -> Any:
     """The oracle of one owner's records."""
     from sordino.tabular.encode import encode_features, encode_target
     from sordino.tabular.read import open_table
 
-    schema, plan = charter.schema, charter.plan
+    schema, plan = signed_plan.schema, signed_plan.plan
     if plan.rows is None:
         raise ValueError("the plan does not say how rows are bounded: write it with sordino federation init.")
     table = open_table(data).read([*schema.columns, schema.target.column])
@@ -37,18 +37,18 @@ def open_records(charter: Charter, owner: int, data: Path) -> Any:
     return linear_oracle(encode_features(schema, table), targets, problem, plan.rows, plan.relation)
 
 
-def read_identifiers(charter: Charter, data: Path) -> list[bytes] | None:
+def read_identifiers(signed_plan: SignedPlan, data: Path) -> list[bytes] | None:
     """The column by which the owners compare records, where the plan names one."""
     from sordino.tabular.read import open_table
 
-    if not charter.identifiers:
+    if not signed_plan.identifiers:
         return None
-    column = open_table(data).read([charter.identifiers]).column(0)
+    column = open_table(data).read([signed_plan.identifiers]).column(0)
     found = ["" if value is None else str(value).strip() for value in column.to_pylist()]
     if missing := found.count(""):
         raise ValueError(
-            f"{missing} records have nothing in the column {charter.identifiers!r}, by which the owners tell records "
-            "apart: every record needs an identifier."
+            f"{missing} records have nothing in the column {signed_plan.identifiers!r}, by which the owners tell "
+            "records apart: every record needs an identifier."
         )
     return distinct(found)
 

@@ -87,9 +87,9 @@ def require_cover(done: Approximate, planned: Approximate) -> None:
     """What is done must be at least as private as what was planned, in noise and in distance."""
     if not (isinstance(done.event, Gaussian) and isinstance(planned.event, Gaussian)):
         raise TypeError("only Gaussian releases can be compared.")
-    if done.event.multiplier < planned.event.multiplier or done.distance > planned.distance:
+    if done.event.multiplier < planned.event.multiplier or done.total_variation > planned.total_variation:
         raise ValueError(
-            f"the owners' noise (multiplier {done.event.multiplier:.9g}, distance {done.distance:.3g}) is less private "
-            f"than the plan's (multiplier {planned.event.multiplier:.9g}, distance {planned.distance:.3g}): nothing "
-            "was run, because no certificate could be given."
+            f"the owners' noise (multiplier {done.event.multiplier:.9g}, total variation {done.total_variation:.3g}) "
+            f"is less private than the plan's ({planned.event.multiplier:.9g}, {planned.total_variation:.3g}): "
+            "nothing was run, because no certificate could be given."
         )

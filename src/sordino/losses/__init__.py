@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sordino.arrays import Array
 from sordino.losses.kinked import Absolute, EpsilonInsensitive, Hinge, Pinball
 from sordino.losses.moreau import MoreauSmoothed
-from sordino.losses.protocol import Array, Loss, Step
+from sordino.losses.protocol import Loss, Step
 from sordino.losses.smooth import Huber, HuberisedHinge, Logistic, Squared
 from sordino.losses.softmax import Softmax
 

@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.losses.elementary import Formula, Number, clip, maximum, sign, where
-from sordino.losses.protocol import Array, Step
+from sordino.losses.protocol import Step
 from sordino.losses.scalar import Scalar, labels, numbers, positive_or_infinite
 
 

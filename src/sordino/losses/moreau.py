@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.losses.elementary import Formula, Number
 from sordino.losses.kinked import Kinked
-from sordino.losses.protocol import Array
 from sordino.losses.scalar import Scalar, positive
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from sordino.arrays import Array
 
-Array = NDArray[np.float64]
 Step = float | Array
 
 

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.losses.elementary import Formula
-from sordino.losses.protocol import Array
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sordino.arrays import Array
 from sordino.losses.elementary import Number, clip, exp, log1p, maximum, where
-from sordino.losses.protocol import Array
 from sordino.losses.scalar import Scalar, labels, numbers, positive, positive_or_infinite
 
 

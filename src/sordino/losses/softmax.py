@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sordino.losses.protocol import Array
+from sordino.arrays import Array
 
 
 @dataclass(frozen=True)

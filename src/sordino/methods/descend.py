@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.methods.plan import DescentPlan
-from sordino.methods.protocol import AnyProblem, Array, Release
+from sordino.methods.protocol import AnyProblem, Release
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.query import Gradient
 from sordino.privacy.randomness import Randomness

@@ -21,8 +21,9 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.budget import Budget, Relation
-from sordino.methods.protocol import AnyProblem, Array, Calibration, Release, StepEvents
+from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import added_convexity, expected_radius
 from sordino.methods.settings import require_delta, require_linear, require_paper_setting
 from sordino.methods.solvers import newton, svrg

@@ -33,9 +33,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.losses import Huber, Loss, Squared
-from sordino.methods.protocol import AnyProblem, Array, Calibration, Release, StepEvents
+from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import at_most_standing, descent_bias, expected_radius
 from sordino.methods.settings import require_linear, require_paper_setting
 from sordino.oracle.protocol import ExactOracle, Oracle

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.oracle.protocol import Oracle
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem, Problem
-
-Array = NDArray[np.float64]
 
 AnyProblem = Problem | NetworkProblem
 

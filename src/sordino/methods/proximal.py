@@ -26,11 +26,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.losses import MoreauSmoothed
 from sordino.losses.kinked import Kinked
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
-from sordino.methods.protocol import AnyProblem, Array, Calibration, Method, Plan, Release, StepEvents
+from sordino.methods.protocol import AnyProblem, Calibration, Method, Plan, Release, StepEvents
 from sordino.methods.schedule import (
     FEWEST_STEPS,
     LONGEST_STRIDE,

@@ -26,11 +26,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.methods.plan import DescentPlan
 from sordino.methods.protocol import AnyProblem, Calibration, Method, Plan, Release, StepEvents
 from sordino.methods.settings import require_delta, require_linear
-from sordino.oracle.protocol import Array, LinearOracle, Oracle
+from sordino.oracle.protocol import LinearOracle, Oracle
 from sordino.oracle.query import ClippedLoss
 from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.penalties import Ridge

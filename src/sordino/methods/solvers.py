@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
-Array = NDArray[np.float64]
+from sordino.arrays import Array
+
 Map = Callable[[Array], Array]
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from sordino.methods.protocol import Array
+from sordino.arrays import Array
 from sordino.oracle.query import Difference, Gradient, Recursion
 
 MomentsKind = Literal["plain", "corrected"]

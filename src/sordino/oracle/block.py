@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array, Index
 from sordino.losses import Loss
 from sordino.oracle.allowed import real_numbers
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, QuadraticForm
@@ -25,9 +26,6 @@ from sordino.oracle.kernels.difference_kernels import stack_differences
 from sordino.oracle.kernels.slopes import SOFTMAX
 from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients
 from sordino.oracle.rows import Rows
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 # a multiplier so small that its products lose bits: such a row is a billion times 10^281 too long, and is dropped
 _SMALLEST_SCALE = 1e-290

@@ -9,13 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sordino.arrays import Array
 from sordino.losses import Loss
 from sordino.oracle.kernels.slopes import WEIGHTED_SQUARE, Kernel, kernel_of
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

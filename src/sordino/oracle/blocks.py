@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from sordino.arrays import Index
 from sordino.oracle.block import Block
 from sordino.oracle.block_queries import BlockQuery
 from sordino.oracle.dense import DenseBlock
@@ -18,8 +19,6 @@ from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
 from sordino.oracle.sparse import SparseBlock
 from sordino.oracle.tree_sum import Term
-
-Index = NDArray[np.intp]
 
 
 class Blocks(Protocol):

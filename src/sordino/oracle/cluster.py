@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Index
 from sordino.oracle.block_queries import BlockQuery
 from sordino.oracle.blocks import Blocks, HeldBlocks, block_of
 from sordino.oracle.files.memory import Memory
@@ -31,9 +32,6 @@ from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
 from sordino.oracle.tree_sum import Term, TreeSum
 from sordino.oracle.units import Units
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 _ATTEMPTS = 5
 """How often a worker is started again before a run gives up."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array, Index
 from sordino.oracle.block import Block, Records, bounded_records, to_multipliers
 from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum
 from sordino.oracle.kernels.dense import clipped_sum
@@ -16,9 +17,6 @@ from sordino.oracle.kernels.pool import cut, one_blas_thread, share
 from sordino.oracle.kernels.slopes import kernel_of
 from sordino.oracle.kernels.stack import stack_values
 from sordino.oracle.rows import Rows
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 _EVERY = np.empty(0, dtype=np.intp)
 # from this many scores per record on, matrix products beat one fused pass per model

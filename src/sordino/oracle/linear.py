@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.losses import Loss
 from sordino.oracle.allowed import allow, allow_choice, checked_batch
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, QuadraticForm
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
     from sordino.privacy.randomness import Randomness
     from sordino.privacy.selection import NoisyMinimum
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.losses import Loss
 from sordino.oracle.block_queries import ClippedLosses, ClippedSum
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, Self, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sordino.arrays import Array
 from sordino.losses import Loss
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
@@ -19,8 +17,6 @@ from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
 from sordino.problem import Problem
-
-Array = NDArray[np.float64]
 
 
 @runtime_checkable

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.federation.agreement import Agreement
 from sordino.federation.party import Asked, Party, RecordHolder, query_batch, with_batch
@@ -18,8 +18,6 @@ from sordino.oracle.sampling import Batch, FixedSize, FullBatch, Poisson, Sampli
 from sordino.privacy.events import flatten
 from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness, Stream
-
-Array = NDArray[np.float64]
 
 
 class SecureOracle:

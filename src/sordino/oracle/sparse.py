@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sordino.arrays import Array, Index
 from sordino.oracle.block import Block, Records, bounded_records, to_multipliers
 from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum
 from sordino.oracle.kernels import sparse as kernels
@@ -20,9 +21,6 @@ from sordino.oracle.kernels.slopes import kernel_of
 from sordino.oracle.kernels.sparse import GROUP
 from sordino.oracle.kernels.stack import stack_values
 from sordino.oracle.rows import Rows
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 _EVERY = np.empty(0, dtype=np.intp)
 # stored entries in a task, and rows that are scored before their slopes are taken

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Index = NDArray[np.intp]
+from sordino.arrays import Index
 
 
 class Units(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from sordino.budget import Budget
 from sordino.privacy import accountants
-from sordino.privacy.accountants.content import read
+from sordino.privacy.accountants.event_leaves import read
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
@@ -29,8 +29,8 @@ def calibrate(build: Callable[[float], Event], budget: Budget) -> float:
 
     `build` must cost less the larger the multiplier is.
     """
-    content = read(build(1.0), budget.relation)
-    if content.special:
+    leaves = read(build(1.0), budget.relation)
+    if leaves.special:
         return _at_epsilon(build, budget)
     found = _closed_form(build, budget)
     return found if found is not None else _search(build, budget)
@@ -65,19 +65,19 @@ def _at_epsilon(build: Callable[[float], Event], budget: Budget) -> float:
 
 def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | None:
     """mu(multiplier) = mu(1) / multiplier for Gaussian releases; None if the event is anything else."""
-    content = read(build(1.0), budget.relation)
-    if not content.gaussian or budget.pure or content.mu == 0:
+    leaves = read(build(1.0), budget.relation)
+    if not leaves.gaussian or budget.pure or leaves.mu == 0:
         return None
     # A lattice's distance depends on the noise by less than this factor, and is taken off delta beforehand; where that
     # is too much, the distance at the noise found is taken.
-    distance = 5 * content.distance
+    distance = 5 * leaves.total_variation
     for attempt in range(3):
         allowed, buys = _allowed(budget, distance)
         if allowed == 0:
             return None
         # A few units in the last place: the event rounds 1 / multiplier^2 and the sum of its parts.  Where there is a
         # distance, epsilon is found to 1e-9, from above; it falls at least as fast as the multiplier grows.
-        multiplier = content.mu / allowed * (1 + (2e-9 if distance else 1e-14))
+        multiplier = leaves.mu / allowed * (1 + (2e-9 if distance else 1e-14))
         event = build(multiplier)
         happened = read(event, budget.relation)
         if not happened.mu <= allowed <= happened.mu * (1 + 1e-6):
@@ -86,7 +86,7 @@ def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | Non
         tight = spent >= (1 - _SLACK) * budget.epsilon if buys else attempt > 0
         if tight and spent <= budget.epsilon:
             return multiplier
-        distance = happened.distance
+        distance = happened.total_variation
     return None
 
 

@@ -97,16 +97,19 @@ class ObjectivePerturbed:
 
 @dataclass(frozen=True)
 class Approximate:
-    """A mechanism whose law is within `distance` (total variation) of one that satisfies `event`.
+    """A mechanism whose law is within `total_variation` of one that satisfies `event`.
 
-    If the other satisfies (epsilon, delta), this one satisfies (epsilon, delta + (1 + e^epsilon) distance).
+    If the other satisfies (epsilon, delta), this one satisfies (epsilon, delta + (1 + e^epsilon) total_variation).
     """
 
     event: Event
-    distance: float
+    total_variation: float
 
     def __post_init__(self) -> None:
-        _require(0 <= self.distance < 1, f"distance is {self.distance}: a total variation distance lies in [0, 1).")
+        _require(
+            0 <= self.total_variation < 1,
+            f"total_variation is {self.total_variation}: a total variation distance lies in [0, 1).",
+        )
 
 
 @dataclass(frozen=True)

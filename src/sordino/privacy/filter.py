@@ -43,7 +43,7 @@ from scipy.special import ndtri_exp
 from sordino.budget import Budget, Relation
 from sordino.privacy import accountants
 from sordino.privacy.accountants import gdp_epsilon, gdp_mu
-from sordino.privacy.accountants.content import read, samplable
+from sordino.privacy.accountants.event_leaves import read, samplable
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import ORDERS, largest_divergence
 from sordino.privacy.accountants.repeated import total_divergences
@@ -67,25 +67,25 @@ class Charge:
     mu: float = 0.0
     epsilon: float = 0.0
     leak: float = 0.0
-    distance: float = 0.0
+    total_variation: float = 0.0
 
 
 def charge(event: Event, cap: Budget, place: int, reserve: float = RESERVE) -> Charge:
     """What `event` takes from `cap`, as the release number `place` >= 1."""
     accountants.require_supported(event, cap.relation)
-    content = read(event, cap.relation)
-    if not (content.sampled or content.special):
-        squares = [content.mu**2, *(count * _pure_mu(one.epsilon) ** 2 for one, count in content.pure)]
-        pure = content.mu == 0 and content.distance == 0
-        epsilon = content.epsilons if pure else math.inf
-        return Charge(math.sqrt(math.fsum(squares)) * _UP, epsilon, 0.0, content.distance)
+    leaves = read(event, cap.relation)
+    if not (leaves.sampled or leaves.special):
+        squares = [leaves.mu**2, *(count * _pure_mu(one.epsilon) ** 2 for one, count in leaves.pure)]
+        pure = leaves.mu == 0 and leaves.total_variation == 0
+        epsilon = leaves.epsilons if pure else math.inf
+        return Charge(math.sqrt(math.fsum(squares)) * _UP, epsilon, 0.0, leaves.total_variation)
     if cap.pure:
-        return Charge(math.inf, math.inf, 0.0, content.distance)
+        return Charge(math.inf, math.inf, 0.0, leaves.total_variation)
     # sum_k 1/(k (k+1)) = 1: half of the reserve lasts for any number of such releases, the rest for distances
     leak = reserve / 2 * cap.delta / (place * (place + 1))
     # the distances are charged beside the profile, not inside it
     exactly = Composed(tuple(flatten(event)[0].items()))
-    return Charge(_profile_mu(exactly, leak, cap.relation), math.inf, leak, content.distance)
+    return Charge(_profile_mu(exactly, leak, cap.relation), math.inf, leak, leaves.total_variation)
 
 
 def total(charges: Iterable[Charge]) -> Charge:
@@ -94,7 +94,7 @@ def total(charges: Iterable[Charge]) -> Charge:
         math.hypot(*(one.mu for one in all_)),
         math.fsum(one.epsilon for one in all_),
         math.fsum(one.leak for one in all_),
-        math.fsum(one.distance for one in all_),
+        math.fsum(one.total_variation for one in all_),
     )
 
 
@@ -179,7 +179,7 @@ class PrivacyFilter:
 
 def _reserved(taken: Charge, cap: Budget, reserve: float) -> bool:
     """Whether leaks and distances fit into what was set aside for them."""
-    return taken.leak + (1 + math.exp(min(cap.epsilon, 700.0))) * taken.distance <= reserve * cap.delta
+    return taken.leak + (1 + math.exp(min(cap.epsilon, 700.0))) * taken.total_variation <= reserve * cap.delta
 
 
 def _renyi_mu(rho: float, order: int) -> float:

@@ -23,13 +23,12 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
+from sordino.ledger.context import require_release
 from sordino.privacy.discrete_gaussian import discrete_gaussian, discrete_gaussian_rows, rounding_distance
 from sordino.privacy.events import Approximate, Event, Gaussian, PureDP
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.scale_mixture import deviations
-from sordino.privacy.spending import require_release
-
-Array = NDArray[np.float64]
 
 _LARGEST_STEPS = 2.0**62
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-900, 2.0**900  # the step and its inverse are ordinary doubles

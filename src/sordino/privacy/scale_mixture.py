@@ -22,9 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.privacy.randomness import Stream
-
-Array = NDArray[np.float64]
 
 _STEP = 1 / 8
 _LOWEST = -40.0  # in t: such an a is lost beside the rounding to a lattice

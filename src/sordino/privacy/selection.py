@@ -30,10 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Relation
+from sordino.ledger.context import require_release
 from sordino.privacy.events import PureDP
 from sordino.privacy.exact_comparison import lies_below
 from sordino.privacy.randomness import Randomness
-from sordino.privacy.spending import require_release
 
 _ONE = Fraction(1)
 

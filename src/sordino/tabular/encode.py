@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sordino.arrays import Array
 from sordino.tabular.cells import require_columns, require_different_names, shown_kind
 from sordino.tabular.schema import Boolean, Category, ClassTarget, Column, Number, Schema, block_width
-
-Array = NDArray[np.float64]
 
 WIDEST_DENSE = 200
 """Beyond this many columns rows are kept sparse: each has one entry per block."""

@@ -28,11 +28,11 @@ from numpy.typing import NDArray
 from torch import bfloat16, nn, uint8
 from torch.utils.data import DataLoader
 
-from sordino import checkpoint as keeping
+from sordino import checkpoint as recording
 from sordino import wire
 from sordino.budget import Budget
 from sordino.certificate import Certificate
-from sordino.checkpoint import Checkpoint, Keeper, Resume
+from sordino.checkpoint import Checkpoint, Resume, RunRecorder
 from sordino.methods import NoisyGradientDescent
 from sordino.methods.protocol import Batched, Method
 from sordino.oracle.protocol import Oracle
@@ -100,7 +100,7 @@ def fit(
     method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, n))
     oracle = TorchOracle(model, loss, data, problem, budget.relation, _rows(method, n))
     place = _place(checkpoint, resume)
-    keeper = Keeper(place, [partial(_call, callback, model) for callback in callbacks])
+    recorder = RunRecorder(place, [partial(_call, callback, model) for callback in callbacks])
     trained = train(
         problem,
         budget,
@@ -109,7 +109,7 @@ def fit(
         _randomness(random_state, place),
         notes=notes,
         start=parameter_vector(model),
-        keeper=keeper if callbacks or place else None,
+        recorder=recorder if callbacks or place else None,
     )
     load_parameters(model, trained.weights)
     return Fitted(model, trained.certificate.about(weights_of(model)))
@@ -136,7 +136,7 @@ def _name(loss: Any) -> str:
     return str(getattr(loss, "__name__", type(loss).__name__))
 
 
-def _call(callback: Callback, model: nn.Module, moment: keeping.Moment) -> None:
+def _call(callback: Callback, model: nn.Module, moment: recording.Moment) -> None:
     callback(Moment(moment, model))
 
 

@@ -30,11 +30,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import expected_radius
 from sordino.methods.settings import check_settings, clip_of, require_delta, require_linear
-from sordino.oracle.protocol import Array, ChoosingOracle, Oracle
+from sordino.oracle.protocol import ChoosingOracle, Oracle
 from sordino.oracle.query import Choice, Gradient
 from sordino.privacy.accountants import gdp_epsilon, gdp_mu
 from sordino.privacy.events import Approximate, Event, GaussianDP, compose, flatten

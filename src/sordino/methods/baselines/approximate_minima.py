@@ -18,9 +18,10 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
-from sordino.methods.protocol import AnyProblem, Array, Calibration, Release
+from sordino.methods.protocol import AnyProblem, Calibration, Release
 from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness

@@ -33,12 +33,13 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.methods.output_perturbation import unit_variance
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import expected_radius
 from sordino.methods.settings import require_linear, require_paper_setting
-from sordino.oracle.protocol import Array, ExactOracle, Oracle
+from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.privacy.calibrate import noise_for
 from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise

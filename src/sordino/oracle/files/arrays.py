@@ -15,11 +15,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array, Index
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, Stamp, identity, record_units, with_coding
 from sordino.oracle.units import RecordUnits
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _GAP = 1 << 15

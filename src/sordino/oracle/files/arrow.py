@@ -14,9 +14,8 @@ import pyarrow.ipc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.tabular.cells import sparing_cells
-
-Array = NDArray[np.float64]
 
 PARQUET = (".parquet", ".pq")
 ARROW = (".arrow", ".feather", ".ipc")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from sordino.arrays import Array, Index
 from sordino.oracle.files.folder import Cursor, TableFiles
 from sordino.oracle.files.source import AS_GIVEN, Coding, identity, record_units, with_coding
 from sordino.oracle.units import RecordUnits
@@ -21,9 +21,6 @@ from sordino.tabular.encode import WIDEST_DENSE, encode_features, encode_target
 
 if TYPE_CHECKING:
     from sordino.tabular.schema import Schema
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sordino.arrays import Index
 from sordino.oracle.files.arrow import ARROW, PARQUET, TableFile, opened
 from sordino.oracle.files.source import Stamp
 from sordino.tabular.cells import require_different_names, shown_kind, sparing_cells
-
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

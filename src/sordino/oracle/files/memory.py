@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from sordino.arrays import Array, Index
 from sordino.oracle.files.source import AS_GIVEN, Coding, Labels, record_units
 from sordino.oracle.units import RecordUnits
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

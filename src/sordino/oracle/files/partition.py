@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array, Index
 from sordino.oracle.block_queries import BlockQuery
 from sordino.oracle.blocks import block_of, places
 from sordino.oracle.files.prefetch import prefetched
@@ -19,9 +20,6 @@ from sordino.oracle.files.source import Source
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
 from sordino.oracle.tree_sum import Term
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)

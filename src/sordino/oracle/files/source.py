@@ -13,11 +13,9 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array, Index
 from sordino.oracle.allowed import real_numbers
 from sordino.oracle.units import RecordUnits, Units
-
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 _NUMBERS = 1 << 21
 """In a block: so many that starting one costs little beside working on it, so few that several fit the last cache."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array, Index
 from sordino.oracle.files.row_major import Columns
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, identity, record_units, with_coding
 from sordino.oracle.units import RecordUnits
@@ -20,8 +21,6 @@ from sordino.oracle.units import RecordUnits
 if TYPE_CHECKING:
     from sordino.oracle.files.folder import Cursor, TableFiles
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 _PIECE = 4
 """Blocks that are decoded at once."""

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.oracle.kernels.native import compiled, fetch
 from sordino.oracle.kernels.slopes import Parameters, coefficients
-
-Array = NDArray[np.float64]
 
 
 @compiled

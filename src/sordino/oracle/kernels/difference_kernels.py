@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.oracle.kernels.dense import add_rows
 from sordino.oracle.kernels.native import compiled
 from sordino.oracle.kernels.slopes import LOGISTIC, SOFTMAX, Parameters, bounded, logistic_slope, score, slope
 from sordino.oracle.kernels.stack import fraction, softmax
-
-Array = NDArray[np.float64]
 
 
 @compiled

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.oracle.kernels.native import compiled
-
-Array = NDArray[np.float64]
 
 # a sum of squares within these limits has neither overflowed nor lost an entry that matters
 _LOW, _HIGH = 1e-250, 1e300

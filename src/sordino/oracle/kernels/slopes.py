@@ -11,17 +11,15 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any
 
-import numpy as np
 from numba.extending import overload
-from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.losses import LOSSES, Logistic, Loss, MoreauSmoothed, Softmax, elementary
 from sordino.losses.kinked import Kinked
 from sordino.losses.moreau import envelope
 from sordino.losses.scalar import Scalar
 from sordino.oracle.kernels.native import bits_of, compiled, exact, from_bits, inlined
 
-Array = NDArray[np.float64]
 Parameters = tuple[float, ...]
 """What the formulas of a loss take beside score and target, filled up to the length that all losses have."""
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.oracle.kernels.native import compiled, fetch
 
-Array = NDArray[np.float64]
 Indices = NDArray[Any]
 
 SOUND, DUPLICATES, BROKEN = range(3)

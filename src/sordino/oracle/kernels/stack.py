@@ -8,12 +8,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.oracle.kernels.native import compiled
 from sordino.oracle.kernels.slopes import SOFTMAX, Parameters, coefficients, exp, score, value
-
-Array = NDArray[np.float64]
 
 
 @compiled

@@ -9,9 +9,8 @@ import numpy as np
 from numba import carray
 from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.oracle.kernels.native import all_written, compiled, exact, pointer, stream_line
-
-Array = NDArray[np.float64]
 
 
 @compiled

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.oracle.allowed import allow, checked_batch
 from sordino.oracle.query import Difference, Gradient, Recursion
@@ -40,7 +40,6 @@ from sordino.problem import NetworkProblem
 if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
 
-Array = NDArray[np.float64]
 LossFunction = Callable[[Any, Any], Tensor]
 
 SEEDS = 3

@@ -6,12 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from sordino.arrays import Array
 from sordino.problem import NetworkProblem
-
-Array = NDArray[np.float64]
 
 
 class Place(NamedTuple):

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sordino.budget import Relation
+from sordino.privacy.accountants.dp_accounting_check import DPAccountingCheck
 from sordino.privacy.accountants.gdp import GaussianAccountant, gdp_delta, gdp_epsilon, gdp_mu
-from sordino.privacy.accountants.independent import IndependentAccountant
 from sordino.privacy.accountants.objective import ObjectiveAccountant
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import RenyiAccountant
@@ -69,7 +69,7 @@ ACCOUNTANTS: tuple[Accountant, ...] = (
 )
 """Who is asked for the guarantee, tightest first."""
 
-OPINIONS: tuple[Accountant, ...] = (GaussianAccountant(), LossAccountant(), IndependentAccountant(), RenyiAccountant())
+OPINIONS: tuple[Accountant, ...] = (GaussianAccountant(), LossAccountant(), DPAccountingCheck(), RenyiAccountant())
 """Who is asked for a second opinion, tightest first."""
 
 

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sordino.privacy.accountants.dots import Dots, Grid, lower, upper
-from sordino.privacy.accountants.pairs import LARGEST_LOSS, Added, Array, Pair, Pure
-from sordino.privacy.accountants.tilting import Level, Tilt, no_tilt, tilt_for_delta, tilt_for_epsilon
+from sordino.arrays import Array
+from sordino.privacy.accountants.discretise import Atoms, Grid, lower, upper
+from sordino.privacy.accountants.exponential_tilt import Level, Tilt, no_tilt, tilt_for_delta, tilt_for_epsilon
+from sordino.privacy.accountants.pairs import LARGEST_LOSS, Added, Pair, Pure
 
 Spectrum = npt.NDArray[np.complex128]
 
@@ -175,7 +176,7 @@ class _Sum:
         return Profile(self.points, factor * tilted, tilt.centre, added, wrapped * np.append(factor[1:], 0.0))
 
 
-def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Pair | Pure, Grid], Dots]) -> _Sum:
+def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Pair | Pure, Grid], Atoms]) -> _Sum:
     from scipy import fft
 
     step = tilt.grid.step
@@ -184,15 +185,15 @@ def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Pair | P
     K = K_u = K_r = anchor = infinite = 0.0
     releases = 0
     for pair, count in levels:
-        dots = discretise(pair, tilt.grid)
-        present = dots.mass > 0
-        at, losses, log_mass = dots.at[present], dots.losses(step)[present], np.log(dots.mass[present])
+        atoms = discretise(pair, tilt.grid)
+        present = atoms.mass > 0
+        at, losses, log_mass = atoms.at[present], atoms.losses(step)[present], np.log(atoms.mass[present])
         log_mgf = _log_mgf(losses, log_mass, tilt.t)
         K += count * log_mgf
         K_u += count * _log_mgf(losses, log_mass, tilt.u)
         K_r += count * _log_mgf(losses, log_mass, tilt.r)
-        anchor += count * dots.anchor
-        infinite += count * dots.infinite
+        anchor += count * atoms.anchor
+        infinite += count * atoms.infinite
         releases += count
         tilted = np.exp(log_mass + tilt.t * losses - log_mgf)
         product *= _power(fft.rfft(np.bincount(at % size, tilted, size)), count)

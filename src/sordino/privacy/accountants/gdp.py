@@ -21,12 +21,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import erfcx, ndtr
 
+from sordino.arrays import Array
 from sordino.budget import Relation
-from sordino.privacy.accountants.content import (
-    Content,
+from sordino.privacy.accountants.event_leaves import (
+    EventLeaves,
     check_delta,
     check_epsilon,
     read,
@@ -34,8 +34,6 @@ from sordino.privacy.accountants.content import (
     total_delta,
 )
 from sordino.privacy.events import Event
-
-Array = npt.NDArray[np.float64]
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 _SQRT_HALF_PI = math.sqrt(math.pi / 2)
@@ -116,26 +114,26 @@ class GaussianAccountant:
         return read(event, relation).gaussian
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
-        content = self._content(event, relation)
-        return smallest_epsilon(lambda d: gdp_epsilon(content.mu, d), delta, content.distance)
+        leaves = self._content(event, relation)
+        return smallest_epsilon(lambda d: gdp_epsilon(leaves.mu, d), delta, leaves.total_variation)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
-        content = self._content(event, relation)
-        return total_delta(lambda e: gdp_delta(e, content.mu), epsilon, content.distance)
+        leaves = self._content(event, relation)
+        return total_delta(lambda e: gdp_delta(e, leaves.mu), epsilon, leaves.total_variation)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """Rounding only."""
         return 1e-9 * epsilon
 
-    def _content(self, event: Event, relation: Relation) -> Content:
-        content = read(event, relation)
-        if not content.gaussian:
+    def _content(self, event: Event, relation: Relation) -> EventLeaves:
+        leaves = read(event, relation)
+        if not leaves.gaussian:
             raise ValueError(
                 "the closed form covers Gaussian releases and Gaussian-DP events only; "
                 "ask sordino.privacy.accountants for the accountant that supports this event."
             )
-        return content
+        return leaves
 
 
 def _log_profile(epsilon: float, mu: float) -> float:

@@ -35,7 +35,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from sordino.budget import Relation
-from sordino.privacy.accountants.content import check_delta, check_epsilon, read, smallest_epsilon, total_delta
+from sordino.privacy.accountants.event_leaves import check_delta, check_epsilon, read, smallest_epsilon, total_delta
 from sordino.privacy.events import Event, ObjectivePerturbed
 
 _ANGLES = np.linspace(0, math.pi / 4, 33)
@@ -105,9 +105,9 @@ class ObjectiveAccountant:
     name: str = "objective"
 
     def supports(self, event: Event, relation: Relation) -> bool:
-        content = read(event, relation)
-        return not (content.pure or content.sampled) and [
-            (type(special), count) for special, count in content.special
+        leaves = read(event, relation)
+        return not (leaves.pure or leaves.sampled) and [
+            (type(special), count) for special, count in leaves.special
         ] == [(ObjectivePerturbed, 1)]
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
@@ -131,17 +131,17 @@ class ObjectiveAccountant:
                 "this event is not one objective perturbation, alone or beside Gaussian releases: with anything else, "
                 "or a second one, it is not accounted for."
             )
-        content = read(event, relation)
-        ((happened, _),) = content.special
+        leaves = read(event, relation)
+        ((happened, _),) = leaves.special
         assert isinstance(happened, ObjectivePerturbed)
         kappa, multiplier = happened.curvature_ratio, happened.multiplier
-        m_out = math.hypot(1 / happened.output_multiplier, content.mu)
+        m_out = math.hypot(1 / happened.output_multiplier, leaves.mu)
 
         def profile(epsilon: float) -> float:
             # quadrature and rounding are below 1e-9 relative
             return min(1.0, objective_delta(epsilon, kappa, multiplier, relation, m_out) * (1 + 1e-8))
 
-        return profile, content.distance
+        return profile, leaves.total_variation
 
 
 def _epsilon(profile: Callable[[float], float], delta: float) -> float:

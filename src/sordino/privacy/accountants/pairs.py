@@ -27,10 +27,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import ndtr, ndtri_exp
 
-Array = npt.NDArray[np.float64]
+from sordino.arrays import Array
 
 LARGEST_LOSS = 600.0
 """Losses beyond this count as infinite: e^600 still fits a double."""

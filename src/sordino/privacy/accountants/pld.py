@@ -15,17 +15,17 @@ import math
 from dataclasses import dataclass
 
 from sordino.budget import Relation
-from sordino.privacy.accountants.content import (
-    Content,
+from sordino.privacy.accountants.event_leaves import (
+    EventLeaves,
     check_epsilon,
     read_samplable,
     samplable,
     smallest_epsilon,
     total_delta,
 )
+from sordino.privacy.accountants.exponential_tilt import Level
 from sordino.privacy.accountants.fourier import delta_above, epsilon_above, epsilon_below
 from sordino.privacy.accountants.pairs import Added, FixedSize, Pair, Pure, Removed, Replaced
-from sordino.privacy.accountants.tilting import Level
 from sordino.privacy.events import Event, FixedSizeSampled, PoissonSampled
 
 FINE = 0.015
@@ -43,8 +43,8 @@ class LossAccountant:
         return samplable(event, relation)
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
-        content = read_samplable(event, relation)
-        limit, ways = content.largest_loss, _ways(content, relation)
+        leaves = read_samplable(event, relation)
+        limit, ways = leaves.largest_loss, _ways(leaves, relation)
 
         def inner(delta: float) -> float:
             if delta == 0 or limit == 0:
@@ -54,43 +54,43 @@ class LossAccountant:
                 worst = max(worst, epsilon_above(levels, delta, self.grain, worst))
             return min(limit, worst)
 
-        return smallest_epsilon(inner, delta, content.distance)
+        return smallest_epsilon(inner, delta, leaves.total_variation)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
-        content = read_samplable(event, relation)
-        limit, ways = content.largest_loss, _ways(content, relation)
+        leaves = read_samplable(event, relation)
+        limit, ways = leaves.largest_loss, _ways(leaves, relation)
 
         def inner(epsilon: float) -> float:
             return 0.0 if epsilon >= limit else max(delta_above(levels, epsilon, self.grain) for levels in ways)
 
-        return total_delta(inner, epsilon, content.distance)
+        return total_delta(inner, epsilon, leaves.total_variation)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """How far `epsilon` may lie above the exact composition of the dominating pairs."""
-        content = read_samplable(event, relation)
-        if epsilon == content.largest_loss:
+        leaves = read_samplable(event, relation)
+        if epsilon == leaves.largest_loss:
             return 0.0
         below = 0.0
         # The exact epsilon leaves the pairs at most delta - (1 + e^below) distance, whatever lower bound is put there.
-        for _ in range(2 if content.distance else 1):
-            left = delta - (1 + math.exp(below)) * content.distance
+        for _ in range(2 if leaves.total_variation else 1):
+            left = delta - (1 + math.exp(below)) * leaves.total_variation
             if left <= 0:
                 return None
-            below = max(epsilon_below(levels, left, self.grain) for levels in _ways(content, relation))
+            below = max(epsilon_below(levels, left, self.grain) for levels in _ways(leaves, relation))
         return max(0.0, epsilon - below)
 
 
-def _ways(content: Content, relation: Relation) -> list[list[Level]]:
-    common: list[Level] = [(Pure(event.epsilon), count) for event, count in content.pure if event.epsilon > 0]
-    if content.mu > 0:
-        common.append((Removed(1.0, content.mu), 1))
-    if not content.sampled:
+def _ways(leaves: EventLeaves, relation: Relation) -> list[list[Level]]:
+    common: list[Level] = [(Pure(event.epsilon), count) for event, count in leaves.pure if event.epsilon > 0]
+    if leaves.mu > 0:
+        common.append((Removed(1.0, leaves.mu), 1))
+    if not leaves.sampled:
         return [common]
     if relation is Relation.REPLACE_ONE:
-        return [common + [(_replaced(event), count) for event, count in content.sampled]]
+        return [common + [(_replaced(event), count) for event, count in leaves.sampled]]
     return [
-        common + [(way(event.rate, 1 / event.event.multiplier), count) for event, count in content.sampled]
+        common + [(way(event.rate, 1 / event.event.multiplier), count) for event, count in leaves.sampled]
         for way in (Removed, Added)
     ]
 

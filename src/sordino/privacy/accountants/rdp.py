@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import gammaln, logsumexp
 
+from sordino.arrays import Array
 from sordino.budget import Relation
-from sordino.privacy.accountants.content import (
+from sordino.privacy.accountants.event_leaves import (
     check_epsilon,
     read_samplable,
     samplable,
@@ -35,8 +35,6 @@ from sordino.privacy.accountants.content import (
     total_delta,
 )
 from sordino.privacy.events import Event, FixedSizeSampled, PoissonSampled
-
-Array = npt.NDArray[np.float64]
 
 _WHOLE = np.unique(np.concatenate((np.arange(2, 65), np.rint(np.geomspace(66, 1024, 40))))).astype(np.float64)
 
@@ -53,15 +51,15 @@ class RenyiAccountant:
         return samplable(event, relation)
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
-        content = read_samplable(event, relation)
-        rho, limit = divergences(event, relation), content.largest_loss
-        return smallest_epsilon(lambda d: min(limit, least_epsilon(rho, d)), delta, content.distance)
+        leaves = read_samplable(event, relation)
+        rho, limit = divergences(event, relation), leaves.largest_loss
+        return smallest_epsilon(lambda d: min(limit, least_epsilon(rho, d)), delta, leaves.total_variation)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
-        content = read_samplable(event, relation)
-        rho, limit = divergences(event, relation), content.largest_loss
-        return total_delta(lambda e: 0.0 if e >= limit else least_delta(rho, e), epsilon, content.distance)
+        leaves = read_samplable(event, relation)
+        rho, limit = divergences(event, relation), leaves.largest_loss
+        return total_delta(lambda e: 0.0 if e >= limit else least_delta(rho, e), epsilon, leaves.total_variation)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """Not known: the conversion from moments to (epsilon, delta) is not tight."""
@@ -70,11 +68,11 @@ class RenyiAccountant:
 
 def divergences(event: Event, relation: Relation) -> Array:
     """rho at every order of `ORDERS`."""
-    content = read_samplable(event, relation)
-    rho: Array = ORDERS * content.mu**2 / 2
-    for pure, count in content.pure:
+    leaves = read_samplable(event, relation)
+    rho: Array = ORDERS * leaves.mu**2 / 2
+    for pure, count in leaves.pure:
         rho += count * _pure(pure.epsilon)
-    for sampled, count in content.sampled:
+    for sampled, count in leaves.sampled:
         rho += count * _sampled(sampled, relation)
     return rho
 

@@ -23,17 +23,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from sordino.arrays import Array
 from sordino.budget import Relation
-from sordino.privacy.accountants.content import check_epsilon, read, smallest_epsilon, total_delta
+from sordino.privacy.accountants.event_leaves import check_epsilon, read, smallest_epsilon, total_delta
 from sordino.privacy.accountants.gdp import gdp_delta
-from sordino.privacy.accountants.rdp import (
-    ORDERS,
-    Array,
-    RenyiAccountant,
-    divergences,
-    least_delta,
-    least_epsilon,
-)
+from sordino.privacy.accountants.rdp import ORDERS, RenyiAccountant, divergences, least_delta, least_epsilon
 from sordino.privacy.events import Composed, Event, GaussianDP, Selected, flatten
 from sordino.privacy.repetitions import stopping
 
@@ -97,9 +91,9 @@ def _run_deltas(run: Event, relation: Relation) -> Array:
     """For every order alpha, the delta of one run at epsilon = log(1 + 1/(alpha - 1)), which is exact if Gaussian."""
     # rounded down, which costs more
     epsilons = (np.log1p(1 / (ORDERS - 1)) / _UP).tolist()
-    content = read(run, relation)
-    if content.gaussian:
-        return np.array([gdp_delta(epsilon, content.mu) for epsilon in epsilons])
+    leaves = read(run, relation)
+    if leaves.gaussian:
+        return np.array([gdp_delta(epsilon, leaves.mu) for epsilon in epsilons])
     rho = divergences(run, relation)
     return np.array([least_delta(rho, epsilon) for epsilon in epsilons])
 

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from sordino.budget import Relation
-from sordino.privacy import open_blocks
+from sordino.ledger import open_blocks
+from sordino.ledger.open_blocks import Account, Announced
 from sordino.privacy.events import Event
-from sordino.privacy.open_blocks import Account, Announced
 
 if TYPE_CHECKING:
-    from sordino.privacy.ledger import Ledger, Reservation
+    from sordino.ledger.ledger import Ledger, Reservation
 
 _MARK = "SORDINO_STARTED_IN"
 """In the environment of a process that was started inside blocks: their names."""
@@ -89,7 +89,7 @@ def reserved(
     event: Event, relation: Relation, note: str, reference: str | None = None
 ) -> AbstractContextManager[Reservation | None]:
     """The reservation to hold while the records are used; nothing where no ledger is named."""
-    from sordino.privacy.ledger import Ledger
+    from sordino.ledger.ledger import Ledger
 
     charged = account()
     if charged is None:

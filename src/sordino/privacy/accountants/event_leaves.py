@@ -19,14 +19,14 @@ from sordino.privacy.events import (
 
 
 @dataclass(frozen=True)
-class Content:
+class EventLeaves:
     """Independent of the order in which things happened: no composition bound used here depends on it."""
 
     mu: float
     """All Gaussian releases together: mu^2 = sum of 1 / multiplier^2 and of the mu^2 of Gaussian-DP events."""
     pure: tuple[tuple[PureDP, int], ...]
     sampled: tuple[tuple[PoissonSampled | FixedSizeSampled, int], ...]
-    distance: float
+    total_variation: float
     """Total variation distance from what was accounted to what was run."""
     special: tuple[tuple[Event, int], ...] = ()
     """Events that only an accountant of their own knows."""
@@ -49,7 +49,7 @@ class Content:
         return any(isinstance(event, FixedSizeSampled) for event, _ in self.sampled)
 
 
-def read(event: Event, relation: Relation) -> Content:
+def read(event: Event, relation: Relation) -> EventLeaves:
     """Sampling everybody is no sampling, and Gaussian releases merge into one."""
     leaves, distance = flatten(event)
     squares: list[float] = []
@@ -72,26 +72,26 @@ def read(event: Event, relation: Relation) -> Content:
                 sampled.append((leaf, count))
             case _:
                 special.append((leaf, count))
-    return Content(math.sqrt(math.fsum(squares)), tuple(pure), tuple(sampled), distance, tuple(special))
+    return EventLeaves(math.sqrt(math.fsum(squares)), tuple(pure), tuple(sampled), distance, tuple(special))
 
 
 def samplable(event: Event, relation: Relation) -> bool:
     """Whether every part of the event is a general one, and its sampling has a meaning under the relation."""
-    content = read(event, relation)
-    return not content.special and (relation is Relation.REPLACE_ONE or not content.fixed_size)
+    leaves = read(event, relation)
+    return not leaves.special and (relation is Relation.REPLACE_ONE or not leaves.fixed_size)
 
 
-def read_samplable(event: Event, relation: Relation) -> Content:
+def read_samplable(event: Event, relation: Relation) -> EventLeaves:
     """`read`, for accountants that know every event which has a meaning."""
-    content = read(event, relation)
-    if content.special:
-        raise ValueError(f"{type(content.special[0][0]).__name__} is not accounted for together with other events.")
-    if relation is Relation.ADD_REMOVE and content.fixed_size:
+    leaves = read(event, relation)
+    if leaves.special:
+        raise ValueError(f"{type(leaves.special[0][0]).__name__} is not accounted for together with other events.")
+    if relation is Relation.ADD_REMOVE and leaves.fixed_size:
         raise ValueError(
             "fixed-size batches cannot be accounted for under add_remove, where the number of records is private: "
             "use Poisson sampling, or the replace_one relation."
         )
-    return content
+    return leaves
 
 
 def check_delta(delta: float) -> None:

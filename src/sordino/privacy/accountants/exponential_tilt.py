@@ -22,8 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sordino.privacy.accountants.dots import Grid, Index, connect
-from sordino.privacy.accountants.pairs import Array, Pair, Pure
+from sordino.arrays import Array, Index
+from sordino.privacy.accountants.discretise import Grid, connect
+from sordino.privacy.accountants.pairs import Pair, Pure
 
 Level = tuple[Pair | Pure, int]
 """A pair and how often it happens."""

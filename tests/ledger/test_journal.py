@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 
-from sordino.privacy.journal import Journal
+from sordino.ledger.journal import Journal
 
 HEADER = {"format": "test", "version": 1}
 

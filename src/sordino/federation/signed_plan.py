@@ -23,9 +23,9 @@ from sordino.federation.plan import FederationPlan
 from sordino.identity import Face, Identity
 from sordino.tabular.schema import Schema
 
-FORMAT = "sordino federation charter"
+FORMAT = "sordino federation signed plan"
 VERSION = 2
-PLAN = outputs.Kind("a federation's plan", rb'\{\s*"format": "sordino federation charter"')
+PLAN = outputs.Kind("a federation's plan", rb'\{\s*"format": "sordino federation signed plan"')
 _LONGEST = 1 << 24
 """Characters of a plan, most of them its schema's."""
 
@@ -40,7 +40,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Charter:
+class SignedPlan:
     """`identifiers` names the column by which the owners make sure that no record belongs to two of them, or is empty.
 
     `signature` is that of the member `by`, who proposes the plan; it says who wrote the file, not who accepts it.
@@ -120,7 +120,7 @@ class Charter:
         """The hash that everybody accepts."""
         return wire.digest(self.body)
 
-    def signed_by(self, identity: Identity) -> Charter:
+    def signed_by(self, identity: Identity) -> SignedPlan:
         """The same, proposed by one of its members."""
         from dataclasses import replace
 
@@ -132,17 +132,17 @@ class Charter:
         outputs.write(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), PLAN)
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> Charter:
+    def load(path: str | os.PathLike[str]) -> SignedPlan:
         try:
-            return Charter.from_json(Path(path).read_text(encoding="utf-8"))
+            return SignedPlan.from_json(Path(path).read_text(encoding="utf-8"))
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not a federation's plan: it is not text.") from None
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
     @staticmethod
-    def from_json(text: str) -> Charter:
-        """The charter, if its author signed it and this version of Sordino plans the same numbers."""
+    def from_json(text: str) -> SignedPlan:
+        """The signed plan, if its author signed it and this version of Sordino plans the same numbers."""
         try:
             content = wire.parse(text, _LONGEST)
         except ValueError as error:
@@ -151,7 +151,7 @@ class Charter:
             raise ValueError(f"this is not a federation's plan of version {VERSION}: its 'format' must be {FORMAT!r}.")
         try:
             body = content["body"]
-            charter = Charter(
+            signed_plan = SignedPlan(
                 plan=FederationPlan.from_json(json.dumps(body["plan"], allow_nan=False)),
                 schema=Schema.from_toml(body["schema"]),
                 members=tuple(Member(m["name"], m["address"], Face(m["certificate"])) for m in body["members"]),
@@ -159,17 +159,19 @@ class Charter:
                 by=body["by"],
                 signature=content["signature"],
             )
-            author, planned = charter.members[charter.by], body["planned"]
+            author, planned = signed_plan.members[signed_plan.by], body["planned"]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"this plan is incomplete: {wire.shown(error)} is missing or malformed.") from None
-        if planned != charter.plan.digest:
+        if planned != signed_plan.plan.digest:
             raise ValueError(
                 "this version of Sordino, or of its libraries, plans other numbers than the one that wrote the plan: "
                 "let all members install the same versions."
             )
-        if charter.body != body or not author.face.signed("plan", charter.digest.encode(), charter.signature):
+        if signed_plan.body != body or not author.face.signed(
+            "plan", signed_plan.digest.encode(), signed_plan.signature
+        ):
             raise ValueError(f"this plan was altered or damaged: it is not what {author.name} signed. Get it again.")
-        return charter
+        return signed_plan
 
 
 def schema_digest(schema: Schema) -> str:

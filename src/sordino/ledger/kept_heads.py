@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sordino import outputs, wire
-from sordino.privacy.journal import Chain
+from sordino.ledger.journal import Chain
 
 _HEAD = outputs.Kind("a ledger's head", rb'\{"ledger": ', secret=True)
 _LARGEST = 1 << 16

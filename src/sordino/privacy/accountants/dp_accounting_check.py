@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sordino.budget import Relation
-from sordino.privacy.accountants.content import (
-    Content,
+from sordino.privacy.accountants.event_leaves import (
+    EventLeaves,
     check_epsilon,
     read,
     smallest_epsilon,
@@ -28,30 +28,30 @@ _MOST_PARTS = 16
 
 
 @dataclass(frozen=True)
-class IndependentAccountant:
+class DPAccountingCheck:
     name: str = "dp_accounting"
 
     def supports(self, event: Event, relation: Relation) -> bool:
-        content = read(event, relation)
-        few = not content.special and len(content.pure) + len(content.sampled) <= _MOST_PARTS
-        return few and all(isinstance(part, PoissonSampled) for part, _ in content.sampled)
+        leaves = read(event, relation)
+        few = not leaves.special and len(leaves.pure) + len(leaves.sampled) <= _MOST_PARTS
+        return few and all(isinstance(part, PoissonSampled) for part, _ in leaves.sampled)
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
-        content = self._content(event, relation)
-        composed = _compose(content, relation)
-        return smallest_epsilon(lambda d: float(composed.get_epsilon_for_delta(d)), delta, content.distance)
+        leaves = self._content(event, relation)
+        composed = _compose(leaves, relation)
+        return smallest_epsilon(lambda d: float(composed.get_epsilon_for_delta(d)), delta, leaves.total_variation)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
-        content = self._content(event, relation)
-        composed = _compose(content, relation)
-        return total_delta(lambda e: float(composed.get_delta_for_epsilon(e)), epsilon, content.distance)
+        leaves = self._content(event, relation)
+        composed = _compose(leaves, relation)
+        return total_delta(lambda e: float(composed.get_delta_for_epsilon(e)), epsilon, leaves.total_variation)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """Not offered for the discretisation in use."""
         return None
 
-    def _content(self, event: Event, relation: Relation) -> Content:
+    def _content(self, event: Event, relation: Relation) -> EventLeaves:
         if not self.supports(event, relation):
             raise ValueError(
                 f"dp_accounting is asked about Gaussian, pure and Poisson-sampled events with at most {_MOST_PARTS} "
@@ -60,7 +60,7 @@ class IndependentAccountant:
         return read(event, relation)
 
 
-def _compose(content: Content, relation: Relation) -> PrivacyLossDistribution:
+def _compose(leaves: EventLeaves, relation: Relation) -> PrivacyLossDistribution:
     from dp_accounting.pld import common, privacy_loss_distribution
     from dp_accounting.privacy_accountant import NeighboringRelation
 
@@ -68,7 +68,7 @@ def _compose(content: Content, relation: Relation) -> PrivacyLossDistribution:
         Relation.REPLACE_ONE: NeighboringRelation.REPLACE_ONE,
         Relation.ADD_REMOVE: NeighboringRelation.ADD_OR_REMOVE_ONE,
     }
-    step = _step(content)
+    step = _step(leaves)
 
     def gaussian(multiplier: float, rate: float) -> PrivacyLossDistribution:
         return privacy_loss_distribution.from_gaussian_mechanism(
@@ -79,18 +79,18 @@ def _compose(content: Content, relation: Relation) -> PrivacyLossDistribution:
         )
 
     composed = privacy_loss_distribution.identity(step)
-    if content.mu > 0:
-        composed = composed.compose(gaussian(1 / content.mu, 1.0))
-    for pure, count in content.pure:
+    if leaves.mu > 0:
+        composed = composed.compose(gaussian(1 / leaves.mu, 1.0))
+    for pure, count in leaves.pure:
         parameters = common.DifferentialPrivacyParameters(pure.epsilon, 0.0)
         part = privacy_loss_distribution.from_privacy_parameters(parameters, step)
         composed = composed.compose(part.self_compose(count))
-    for sampled, count in content.sampled:
+    for sampled, count in leaves.sampled:
         composed = composed.compose(gaussian(sampled.event.multiplier, sampled.rate).self_compose(count))
     return composed
 
 
-def _step(content: Content) -> float:
+def _step(leaves: EventLeaves) -> float:
     """A twentieth of the smallest standard deviation of a single loss, within what takes about a second."""
-    sizes = [event.rate * math.sqrt(math.expm1(min(50.0, event.event.multiplier**-2))) for event, _ in content.sampled]
+    sizes = [event.rate * math.sqrt(math.expm1(min(50.0, event.event.multiplier**-2))) for event, _ in leaves.sampled]
     return min(1e-4, max(1e-5, 0.05 * min(sizes, default=1.0)))

@@ -17,11 +17,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from sordino.privacy.accountants.pairs import Added, Array, Pair, Pure, Removed
-
-Index = npt.NDArray[np.int64]
+from sordino.arrays import Array, Index
+from sordino.privacy.accountants.pairs import Added, Pair, Pure, Removed
 
 _RAMP = 40
 """Cells over which points of contact would move from the left to the right end; they stop in the middle."""
@@ -40,7 +38,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Dots:
+class Atoms:
     """Masses under P at the losses `anchor + at * step`, and the mass at infinity."""
 
     anchor: float
@@ -52,28 +50,28 @@ class Dots:
         return _losses(self.anchor, self.at, step)
 
 
-def upper(pair: Pair | Pure, grid: Grid) -> Dots:
+def upper(pair: Pair | Pure, grid: Grid) -> Atoms:
     """Dominates the pair: mass beyond the grid goes to infinity, mass before it to the first point."""
     if isinstance(pair, Pure):
         return _pure_upper(pair, grid.step)
     at = _points(pair, pair.anchor, grid)
     mass, infinite = connect(pair, _losses(pair.anchor, at, grid.step))
-    return Dots(pair.anchor, at, mass, infinite)
+    return Atoms(pair.anchor, at, mass, infinite)
 
 
-def lower(pair: Pair | Pure, grid: Grid) -> Dots:
+def lower(pair: Pair | Pure, grid: Grid) -> Atoms:
     """Is dominated by the pair: mass beyond the grid is brought back to it or dropped, mass before it is dropped."""
     if isinstance(pair, Pure):
         return _pure_upper(Pure(_steps_within(pair.epsilon, grid.step) * grid.step), grid.step)
     if isinstance(pair, Added):
-        dots = _lower(Removed(pair.rate, pair.shift), grid)
+        atoms = _lower(Removed(pair.rate, pair.shift), grid)
         # The other way round: losses change sign, and P and Q their roles.  What P has lost, Q must not lose.
-        if dots.mass.sum() > 1 - 1e-12:
-            return Dots(-dots.anchor, -dots.at, dots.mass * np.exp(-dots.losses(grid.step)), 0.0)
+        if atoms.mass.sum() > 1 - 1e-12:
+            return Atoms(-atoms.anchor, -atoms.at, atoms.mass * np.exp(-atoms.losses(grid.step)), 0.0)
     return _without_tail(_lower(pair, grid), grid)
 
 
-def _lower(pair: Pair, grid: Grid) -> Dots:
+def _lower(pair: Pair, grid: Grid) -> Atoms:
     if isinstance(pair, Removed) and pair.rate < 1:
         mass, excess = pair.cells(np.array([pair.smallest, pair.smallest + grid.step / 2]))
         if mass[0] > 0:
@@ -82,10 +80,10 @@ def _lower(pair: Pair, grid: Grid) -> Dots:
     edges = _losses(pair.anchor, at, grid.step)
     zero = int(np.searchsorted(edges, pair.anchor)) if pair.atom > 0 else -1
     corners, masses = _under_tangents(pair, edges, (edges[:-1] + edges[1:]) / 2, zero, pair.atom)
-    return Dots(pair.anchor, at[corners], masses, 0.0)
+    return Atoms(pair.anchor, at[corners], masses, 0.0)
 
 
-def _lower_from_bound(pair: Removed, mass: float, excess: float, grid: Grid) -> Dots:
+def _lower_from_bound(pair: Removed, mass: float, excess: float, grid: Grid) -> Atoms:
     """The mass that crowds within half a step of the smallest loss, log(1 - q), is merged into one outcome.
 
     Merging outcomes gives a dominated pair, and its first corner need not be lowered, which would lose mass for good.
@@ -98,15 +96,15 @@ def _lower_from_bound(pair: Removed, mass: float, excess: float, grid: Grid) -> 
     # Tangents that touch at the left end of a cell do not lower the corner there either: start so, end in the middle.
     touching = edges[:-1] + np.minimum(0.5, np.arange(len(edges) - 1) / _RAMP) * np.diff(edges)
     touching[0] = max(pair.smallest + grid.step / 2, merged)
-    corners, dots = _under_tangents(pair, edges, touching, 0, mass)
-    return Dots(merged, at[corners], dots, 0.0)
+    corners, atoms = _under_tangents(pair, edges, touching, 0, mass)
+    return Atoms(merged, at[corners], atoms, 0.0)
 
 
-def _without_tail(dots: Dots, grid: Grid) -> Dots:
+def _without_tail(atoms: Atoms, grid: Grid) -> Atoms:
     """Without a last point that only stands for what `upper` sends to infinity: a tilt would make much of it."""
-    if dots.mass[-1] > 10 * math.exp(grid.log_above):
-        return dots
-    return Dots(dots.anchor, dots.at[:-1], dots.mass[:-1], 0.0)
+    if atoms.mass[-1] > 10 * math.exp(grid.log_above):
+        return atoms
+    return Atoms(atoms.anchor, atoms.at[:-1], atoms.mass[:-1], 0.0)
 
 
 def connect(pair: Pair, edges: Array) -> tuple[Array, float]:
@@ -116,13 +114,13 @@ def connect(pair: Pair, edges: Array) -> tuple[Array, float]:
     # Q is kept when the right end gets (P - e^a Q) / (1 - e^(a - b)); one part in 10^9 more covers its rounding.
     right = excess[1:-1] / -np.expm1(-np.diff(edges)) * (1 + 1e-9)
     right = np.where(np.isfinite(right), np.clip(right, 0.0, inside), inside)
-    dots = np.zeros(len(edges))
-    dots[0] = mass[0]
-    dots[:-1] += inside - right
-    dots[1:] += right
+    atoms = np.zeros(len(edges))
+    atoms[0] = mass[0]
+    atoms[:-1] += inside - right
+    atoms[1:] += right
     if pair.atom > 0:
-        dots[np.searchsorted(edges, pair.anchor)] += pair.atom
-    return dots, float(mass[-1])
+        atoms[np.searchsorted(edges, pair.anchor)] += pair.atom
+    return atoms, float(mass[-1])
 
 
 def _under_tangents(pair: Pair, edges: Array, touching: Array, atom_at: int, atom: float) -> tuple[Index, Array]:
@@ -189,7 +187,7 @@ def _losses(anchor: float, at: Index, step: float) -> Array:
     return losses
 
 
-def _pure_upper(pair: Pure, step: float) -> Dots:
+def _pure_upper(pair: Pure, step: float) -> Atoms:
     """+-epsilon, each shared between its two neighbours on the grid."""
     near = _steps_within(pair.epsilon, step)
     beyond = max(0.0, pair.epsilon - near * step)
@@ -198,7 +196,7 @@ def _pure_upper(pair: Pure, step: float) -> Dots:
     at = np.array([-near - 1, -near, near, near + 1])
     share = np.array([1 - left, left, 1 - right, right])
     weight = np.array([pair.unlikely, pair.unlikely, pair.likely, pair.likely])
-    return Dots(0.0, at, share * weight, 0.0)
+    return Atoms(0.0, at, share * weight, 0.0)
 
 
 def _steps_within(epsilon: float, step: float) -> int:

@@ -22,13 +22,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino import outputs
+from sordino.arrays import Whole
 from sordino.federation.joint import Words
-from sordino.federation.record import Story
-
-Whole = NDArray[np.int64]
+from sordino.federation.record import RecordSummary
 
 FILE = "pending"
 _KIND = outputs.Kind("a contribution", rb"\{", secret=True)
@@ -83,7 +81,7 @@ class Contribution:
         return Contribution(header["step"], values, shares, salt)
 
 
-class Pending:
+class UnopenedContribution:
     """The file in a member's folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -101,10 +99,10 @@ class Pending:
     def at(self, step: int) -> Contribution | None:
         return self.kept if self.kept is not None and self.kept.step == step else None
 
-    def lacks(self, story: Story) -> bool:
+    def lacks(self, summary: RecordSummary) -> bool:
         """Whether a step is under way, and this is not what was added to it."""
-        kept = self.at(len(story.sums))
-        return story.in_flight and (kept is None or kept.commitment != story.commitment)
+        kept = self.at(len(summary.sums))
+        return summary.in_flight and (kept is None or kept.commitment != summary.commitment)
 
     def keep(self, contribution: Contribution) -> None:
         outputs.write(self._path, contribution.to_bytes(), _KIND)
@@ -120,15 +118,15 @@ class KeptSampler:
     """Joint noise whose shares are on the disk before they are used; `again` takes those of the step's last attempt."""
 
     drawer: Drawer
-    pending: Pending
+    unopened: UnopenedContribution
     again: bool
 
     def shares(self, size: int, arithmetic: Any) -> Words:
-        kept = self.pending.kept
+        kept = self.unopened.kept
         assert kept is not None
         if self.again:
             assert kept.shares is not None
             return kept.shares
         drawn = self.drawer.shares(size, arithmetic)
-        self.pending.keep(replace(kept, shares=drawn))
+        self.unopened.keep(replace(kept, shares=drawn))
         return drawn

@@ -22,11 +22,11 @@ from joblib.externals.loky import get_reusable_executor
 
 import one_release
 from one_release import CAP, WHOLE, Records, Released, attempt
-from sordino.privacy import open_blocks
-from sordino.privacy.ledger import Ledger, State
+from sordino.ledger import open_blocks
+from sordino.ledger.context import _MARK, account, charged_to
+from sordino.ledger.ledger import Ledger, State
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
-from sordino.privacy.spending import _MARK, account, charged_to
 from sordino.release import release
 
 ENDED = "a charged_to block that has ended"

@@ -43,12 +43,12 @@ from typing import Any, Self
 
 from sordino import wire
 from sordino.budget import Budget, Relation
+from sordino.ledger.journal import Journal
+from sordino.ledger.kept_heads import KeptHead
 from sordino.privacy import events
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.filter import BudgetExceeded, Charge, charge, epsilon_of, room, total
-from sordino.privacy.journal import Journal
-from sordino.privacy.kept_heads import KeptHead
 
 _HEADER = {"format": "sordino ledger", "version": 1}
 _LARGEST = 1 << 26

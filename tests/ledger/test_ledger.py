@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from sordino.budget import Budget, Relation
+from sordino.ledger.ledger import Ledger, State, whoami
 from sordino.losses import Logistic
 from sordino.methods import NoisyGradientDescent, OutputPerturbation
 from sordino.privacy.accountants import guarantee
@@ -25,7 +26,6 @@ from sordino.privacy.events import (
     repeat,
 )
 from sordino.privacy.filter import BudgetExceeded
-from sordino.privacy.ledger import Ledger, State, whoami
 from sordino.problem import Problem
 
 CAP = Budget(1.0, 1e-6)
@@ -339,7 +339,7 @@ def forged(ledger, *entries):
 
 
 def reserve_line(**changes):
-    charge = {"kind": "Charge", "mu": 0.1, "epsilon": "inf", "leak": 0.0, "distance": 0.0}
+    charge = {"kind": "Charge", "mu": 0.1, "epsilon": "inf", "leak": 0.0, "total_variation": 0.0}
     line = {"kind": "reserve", "number": 0, "dataset": "survey", "note": "", "created": "", "charge": charge}
     return {**line, "event": {"kind": "GaussianDP", "mu": 0.1}, **changes}
 
