@@ -369,9 +369,9 @@ def test_a_checkpoint_gives_what_could_not_be_marked_in_the_end(tmp_path, ledger
         with monkeypatch.context() as broken:
             broken.setattr(ledgers.Ledger, "_settle", failing)
             with pytest.raises(OSError, match="withheld"):
-                train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(Checkpoint(tmp_path / "run")))
+                train(problem(), BUDGET, WHOLE_BATCH, oracle(), recorder=RunRecorder(Checkpoint(tmp_path / "run")))
         counted = oracle()
-        train(problem(), BUDGET, WHOLE_BATCH, counted, keeper=Keeper(Checkpoint(tmp_path / "run", resume=True)))
+        train(problem(), BUDGET, WHOLE_BATCH, counted, recorder=RunRecorder(Checkpoint(tmp_path / "run", resume=True)))
     assert counted.answers == 0
     assert [entry.state for entry in ledger.entries("run")] == [State.SPENT]
 
@@ -379,5 +379,12 @@ def test_a_checkpoint_gives_what_could_not_be_marked_in_the_end(tmp_path, ledger
 def test_what_is_only_watched_cannot_be_gone_on_with(ledger):
     ledger.open("run", BUDGET)
     with charged_to(ledger, "run"):
-        train(problem(), BUDGET, WHOLE_BATCH, oracle(), keeper=Keeper(callbacks=[lambda moment: None]), reference="one")
+        train(
+            problem(),
+            BUDGET,
+            WHOLE_BATCH,
+            oracle(),
+            recorder=RunRecorder(callbacks=[lambda moment: None]),
+            reference="one",
+        )
     assert ledger.entry(0).reference == ""
