@@ -15,6 +15,7 @@ from one_release import CAP, WHOLE, Records, Released, run
 from sordino.budget import Budget, Relation
 from sordino.checkpoint import Checkpoint, RunRecorder
 from sordino.curvature import curvature, private_curvature
+from sordino.ledger import ledger as ledgers
 from sordino.ledger.context import charged_to
 from sordino.ledger.ledger import Ledger, State
 from sordino.losses import Logistic
@@ -22,7 +23,6 @@ from sordino.methods import AdaptiveGradientDescent, NoisyGradientDescent, Repea
 from sordino.oracle import linear_oracle
 from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
-from sordino.privacy import ledger as ledgers
 from sordino.privacy.events import GaussianDP, PureDP
 from sordino.privacy.filter import BudgetExceeded
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise

@@ -1,6 +1,6 @@
 """The files of a checkpoint: one folder, written so that a crash at any instant leaves it usable.
 
-    journal.jsonl                  what was reserved, begun, kept, shown and resumed, in order (see `privacy.journal`)
+    journal.jsonl                  what was reserved, begun, kept, shown and resumed, in order (see `ledger.journal`)
     state-<digest>.safetensors     the arrays of the last state, named by the SHA-256 of their content
     lock                           held by the process that is training
 

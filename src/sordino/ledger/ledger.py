@@ -22,7 +22,7 @@ data set by its name alone: the same records under two names have two budgets, a
 prevent. How far the file reached is kept apart from it (`privacy.kept_heads`), so that lines taken away are noticed.
 
 What the ledger asks of its storage is four things: all entries so far, an entry appended while nobody else can
-(`writing`), the head, and whether an earlier head still stands (`privacy.journal`).
+(`writing`), the head, and whether an earlier head still stands (`ledger.journal`).
 """
 
 from __future__ import annotations
