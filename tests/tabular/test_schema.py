@@ -81,13 +81,16 @@ columns = (
 targets = st.builds(ClassTarget, texts, values) | st.builds(lambda c, r: NumberTarget(c, *r), texts, ranges)
 
 
-@given(targets, st.dictionaries(texts, columns, min_size=1, max_size=4), st.lists(texts, max_size=2))
-def test_toml_gives_the_same_schema_back(target: Target, named: dict[str, Column], ignored: list[str]) -> None:
+@given(targets, st.dictionaries(texts, columns, min_size=1, max_size=4), st.lists(texts, max_size=2), texts)
+def test_toml_gives_the_same_schema_back(
+    target: Target, named: dict[str, Column], ignored: list[str], source: str
+) -> None:
     named = {name: column for name, column in named.items() if name != target.column} or {
         "x" + target.column: Boolean()
     }
     used = {target.column, *named}
-    schema = Schema(target, named, tuple(name for name in ignored if name not in used))
+    sources = dict.fromkeys(sorted(used)[:2], source)
+    schema = Schema(target, named, tuple(name for name in ignored if name not in used), sources)
     again = Schema.from_toml(schema.to_toml())
     assert again == schema
     assert list(again.columns) == list(schema.columns)
@@ -127,6 +130,8 @@ def test_toml_gives_the_same_schema_back(target: Target, named: dict[str, Column
         (TARGET + '[columns]\nx = { values = ["a", "b"], missing = "c" }', "one of the listed values"),
         (TARGET + '[columns]\nx = { values = ["a", "b"], other = "yes" }', "write true or false"),
         (TARGET + "[columns]\nx = { boolean = false }", "boolean is false"),
+        (TARGET + COLUMNS + "[sources]\nx = 1", "not a table of texts"),
+        (TARGET + COLUMNS + '[sources]\nz = "a law"', "'z' has a source and is no column"),
     ],
 )
 def test_a_mistake_is_told_in_a_sentence(text: str, sentence: str) -> None:

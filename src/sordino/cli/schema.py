@@ -29,3 +29,4 @@ def schema(
     say("[columns]")
     for name in columns:
         say(f"{quoted_key(name)} = {{ }}")
+    say("\n[sources]             # where ranges and values are from, for the report: a code book, a law, an assumption")

@@ -110,11 +110,15 @@ Target = ClassTarget | NumberTarget
 
 @dataclass(frozen=True)
 class Schema:
-    """The target, the columns a model may use in their order, and the columns it is known not to use."""
+    """The target, the columns a model may use in their order, and the columns it is known not to use.
+
+    `sources` says of columns where their bounds, values or classes are from: a code book, a law, an assumption.
+    """
 
     target: Target
     columns: Mapping[str, Column]
     ignore: tuple[str, ...] = field(default=())
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -128,6 +132,9 @@ class Schema:
                 raise ValueError(
                     f"{wire.shown(name)} is ignored and used at once: remove it from `ignore` or from the columns."
                 )
+        for name in self.sources:
+            if name not in self.columns and name != self.target.column:
+                raise ValueError(f"{wire.shown(name)} has a source and is no column: remove it from `sources`.")
 
     @property
     def task(self) -> str:

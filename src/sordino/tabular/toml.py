@@ -10,6 +10,9 @@ classes = ["<=50K", ">50K"]                # or: low = 0, high = 200000
 age = { low = 17, high = 90 }              # missing = "middle" accepts missing values
 education = { values = ["School", "University"], other = true }
 member = { boolean = true }
+
+[sources]                                  # where they are from, for reports
+age = "the age limits of the register"
 """
 
 from __future__ import annotations
@@ -31,12 +34,16 @@ def parse_schema(text: str) -> Schema:
     except (ValueError, RecursionError) as error:
         why = error if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deep, or a number is too large"
         raise ValueError(f"the schema is not TOML: {why}.") from None
-    _known("the schema", data, ("target", "columns", "ignore"))
+    _known("the schema", data, ("target", "columns", "ignore", "sources"))
     columns = _table(data, "columns", "one entry per column, such as age = { low = 17, high = 90 }")
     ignore = data.get("ignore", [])
     if not (isinstance(ignore, list) and all(isinstance(name, str) for name in ignore)):
         raise ValueError("`ignore` is not a list of column names.")
-    return Schema(_target(data), {name: _column(name, entry) for name, entry in columns.items()}, tuple(ignore))
+    sources = data.get("sources", {})
+    if not (isinstance(sources, dict) and all(isinstance(source, str) for source in sources.values())):
+        raise ValueError("[sources] is not a table of texts: say for each column where its bounds are from.")
+    described = {name: _column(name, entry) for name, entry in columns.items()}
+    return Schema(_target(data), described, tuple(ignore), sources)
 
 
 def write_schema(schema: Schema) -> str:
@@ -52,6 +59,9 @@ def write_schema(schema: Schema) -> str:
         "[columns]",
         *(f"{quoted_key(name)} = {{ {_entry(column)} }}" for name, column in schema.columns.items()),
     ]
+    if schema.sources:
+        said = (f"{quoted_key(name)} = {quoted_text(source)}" for name, source in schema.sources.items())
+        lines += ["", "[sources]", *said]
     return "\n".join(lines) + "\n"
 
 
