@@ -19,7 +19,7 @@ help:
 	@echo "make mutants one-line changes that would make a guarantee false, which the tests must notice"
 	@echo "make peers   an environment with libraries that benchmarks compare with"
 	@echo "make flower  an environment for Flower, which starts and watches owners, and the test with it"
-	@echo "make lint    ruff and mypy"
+	@echo "make lint    ruff, mypy, and which room may import which"
 	@echo "make bench   every benchmark's table; DATA=folder names the data sets"
 	@echo "make papers  the papers' experiments, some of them long; DATA=folder names the data sets"
 
@@ -71,6 +71,7 @@ lint: $(READY)
 	@$(ENV)/bin/ruff check --quiet .
 	@$(ENV)/bin/ruff format --quiet --check .
 	@$(ENV)/bin/mypy --no-error-summary
+	@$(ENV)/bin/lint-imports --no-logo --no-cache
 
 bench: $(READY)
 	@set -e; for script in $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))); do \

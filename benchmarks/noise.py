@@ -22,9 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from sordino.privacy.discrete_gaussian import cover, discrete_gaussian
+from sordino.privacy.discrete_gaussian import discrete_gaussian
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
+from sordino.privacy.strips import cover
 
 COUNT = 1 << 20
 ROUNDS = 25

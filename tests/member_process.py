@@ -13,7 +13,6 @@ import owners
 from sordino.federation.agreement import agree
 from sordino.federation.credentials import Credentials
 from sordino.federation.mpyc_engine import MpycAggregation
-from sordino.federation.party import take_part
 from sordino.federation.tls import TlsMesh
 
 
@@ -23,7 +22,7 @@ def main(me, addresses, folder, mode):
     mesh = TlsMesh(me, addresses.split(","), Credentials(*files))
     aggregation = MpycAggregation.among(plan.trust, mesh)
     X, y = owners.data()
-    trained = take_part(agree(plan, aggregation), lambda: owners.party(plan, me, X, y, seed=4))
+    trained = owners.take_part(agree(plan, aggregation), lambda: owners.party(plan, me, X, y, seed=4))
     print(hashlib.sha256(trained.weights.tobytes()).hexdigest())
     aggregation.close()
 

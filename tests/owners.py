@@ -6,20 +6,21 @@ from itertools import pairwise
 
 import numpy as np
 
+from in_the_open import InTheOpen
 from rehearsal import Rehearsal, together
 from sordino.budget import Budget
-from sordino.federation.aggregation import InTheOpen
 from sordino.federation.agreement import agree
 from sordino.federation.mpyc_engine import MpycAggregation
-from sordino.federation.party import RecordHolder, Server, take_part
+from sordino.federation.party import RecordHolder, Server
 from sordino.federation.plan import FederationPlan, Owner
+from sordino.federation.secure_oracle import SecureOracle
 from sordino.losses import Logistic
 from sordino.methods import NoisyGradientDescent
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
-from sordino.oracle.secure import SecureOracle
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
+from sordino.train import train
 
 ROWS = Rows(1.0)
 BUDGET = Budget(2.0, 1e-5)
@@ -55,6 +56,13 @@ def party(plan, member, X, y, seed=None, convert=np.asarray):
     part = shares_of(len(X), len(plan.owners))[member]
     oracle = linear_oracle(convert(X[part]), y[part], plan.local_problem(member), plan.rows, plan.relation)
     return RecordHolder(oracle, randomness)
+
+
+def take_part(agreement, open_party):
+    """Follow the agreed method in lock step with the other members. Nobody's records are opened before all agreed."""
+    plan, oracle = agreement.plan, SecureOracle(agreement, [open_party()])
+    randomness = oracle.common_randomness()
+    return train(plan.problem, plan.budget, plan.method, oracle, randomness, plan.rows, assumed=plan.assumed)
 
 
 def train_together(plan, X, y, seed=None, convert=np.asarray):

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
-from sordino.federation.credentials import Credentials, common_name
+from sordino.federation.credentials import Credentials
+from sordino.identity import common_name
 
 
 def free_addresses(count):

@@ -16,7 +16,6 @@ from sordino.budget import Budget
 from sordino.certificate import verify
 from sordino.checkpoint import Checkpoint, RunRecorder
 from sordino.checkpoint_folder import read_summary
-from sordino.ledger.context import charged_to
 from sordino.ledger.ledger import Ledger, State
 from sordino.losses import Logistic
 from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation
@@ -26,6 +25,7 @@ from sordino.penalties import Ridge
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import repeat
 from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.ledger_context import charged_to
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.train import train

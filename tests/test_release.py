@@ -16,7 +16,6 @@ from sordino.budget import Budget, Relation
 from sordino.checkpoint import Checkpoint, RunRecorder
 from sordino.curvature import curvature, private_curvature
 from sordino.ledger import ledger as ledgers
-from sordino.ledger.context import charged_to
 from sordino.ledger.ledger import Ledger, State
 from sordino.losses import Logistic
 from sordino.methods import AdaptiveGradientDescent, NoisyGradientDescent, RepeatedSelection, Setting
@@ -25,6 +24,7 @@ from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
 from sordino.privacy.events import GaussianDP, PureDP
 from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.ledger_context import charged_to
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum

@@ -327,10 +327,10 @@ ROWS: list[Row] = [
     ),
     (
         "ledger: child processes do not see an open block",
-        "ledger/context.py",
+        "privacy/ledger_context.py",
         "return here or open_blocks.of_ancestors() or {",
         "return here or {",
-        "tests/ledger/test_context.py",
+        "tests/privacy/test_ledger_context.py",
     ),
     (
         "networks: rounding of sums is free",

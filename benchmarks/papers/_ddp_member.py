@@ -13,8 +13,9 @@ from ddp_004 import holder, load, plan_for
 from sordino.federation.agreement import agree
 from sordino.federation.credentials import Credentials
 from sordino.federation.mpyc_engine import MpycAggregation
-from sordino.federation.party import take_part
+from sordino.federation.secure_oracle import SecureOracle
 from sordino.federation.tls import TlsMesh
+from sordino.train import train
 
 
 def main() -> None:
@@ -28,7 +29,9 @@ def main() -> None:
     agreement = agree(plan, aggregation)
     aggregation.tell([b"ready"])
     begun = time.perf_counter()
-    trained = take_part(agreement, lambda: holder(plan, task, me, 0))
+    oracle = SecureOracle(agreement, [holder(plan, task, me, 0)])
+    randomness = oracle.common_randomness()
+    trained = train(plan.problem, plan.budget, plan.method, oracle, randomness, plan.rows, assumed=plan.assumed)
     said = {
         "seconds": time.perf_counter() - begun,
         "weights": hashlib.sha256(trained.weights.tobytes()).hexdigest(),

@@ -32,17 +32,17 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from _in_the_open import InTheOpen
 from _results import RESULTS, data_directory, keep
 from table2_004 import DELTA, PRINTED, Task, load, srm
 
 from sordino.budget import Budget
-from sordino.federation.aggregation import InTheOpen
 from sordino.federation.agreement import agree
 from sordino.federation.party import RecordHolder
 from sordino.federation.plan import FederationPlan, Owner
+from sordino.federation.secure_oracle import SecureOracle
 from sordino.methods import Cosine, RecursiveMomentum
 from sordino.oracle import linear_oracle
-from sordino.oracle.secure import SecureOracle
 from sordino.privacy.randomness import Randomness
 
 NAME = "papers/ddp_004"

@@ -27,7 +27,6 @@ from scipy import sparse
 
 from sordino.arrays import Array
 from sordino.budget import Budget
-from sordino.ledger.context import account
 from sordino.losses import Loss
 from sordino.methods import Inverse, NoisyGradientDescent, NoisySGD
 from sordino.methods.solvers import newton
@@ -35,6 +34,7 @@ from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.events import Event
+from sordino.privacy.ledger_context import account
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem

@@ -21,11 +21,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from sordino import outputs
-from sordino.federation.credentials import common_name
 
 KEY, CERTIFICATE = "key.pem", "certificate.pem"
 PEM = outputs.Kind("a certificate in PEM form", rb"-----BEGIN CERTIFICATE-----")
 _CONTEXT = b"sordino 1\0"
+
+
+def common_name(member: int) -> str:
+    """The DNS name in a member's certificate; MPyC uses the same, so one set of certificates serves both."""
+    return f"MPyC party {member}"
 
 
 @dataclass(frozen=True)

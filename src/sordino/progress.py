@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from sordino.ledger.context import interrupting
+from sordino.privacy.ledger_context import interrupting
 
 Listener = Callable[[int, int], None]
 

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from sordino.budget import Budget
-from sordino.ledger.context import releasing, reserved
-from sordino.ledger.ledger import Reservation, State
+from sordino.ledger.ledger import Reservation, State, reserved
 from sordino.privacy.accountants import Guarantee, guarantee
 from sordino.privacy.events import Event
+from sordino.privacy.ledger_context import releasing
 
 _ROUNDING = 1e-9
 

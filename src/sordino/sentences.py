@@ -106,7 +106,6 @@ STEPS_LOST = Sentence(
     "The run was interrupted and went on {times}. {lost:d} of the planned {steps:d} steps had been seen and were lost: "
     "they count, and the run ended at step {last:d}."
 )
-NOISE_OF_OWNERS = Sentence("The noise of {owners:d} owners is {mode}.")
 PLAN_OF_OWNERS = Sentence("The noise of {owners:d} owners is {mode}; plan {signed_plan}.")
 NO_STEP_TWICE = Sentence("The run was cut off and went on {times}; no step was opened twice with different noise.")
 
@@ -129,7 +128,7 @@ OPTIONAL = {
         JOINT,
         COMMITTEE,
     ),
-    "notes": (WENT_ON, STEPS_LOST, FEWER_STEPS, NOISE_OF_OWNERS, PLAN_OF_OWNERS, NO_STEP_TWICE),
+    "notes": (WENT_ON, STEPS_LOST, FEWER_STEPS, PLAN_OF_OWNERS, NO_STEP_TWICE),
 }
 """What depends on how the run was called. Some of them follow the required ones, in this order."""
 

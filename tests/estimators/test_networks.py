@@ -11,9 +11,9 @@ from sordino.budget import Budget
 from sordino.certificate import verify
 from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
 from sordino.estimators.perceptron import network
-from sordino.ledger.context import charged_to
 from sordino.ledger.ledger import Ledger, State
 from sordino.methods import DPSGD
+from sordino.privacy.ledger_context import charged_to
 from sordino.train import PrivacyWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")

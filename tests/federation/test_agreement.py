@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import owners
+from in_the_open import InTheOpen
+from owners import take_part
 from rehearsal import Rehearsal, together
 from sordino.budget import Budget
-from sordino.federation.aggregation import InTheOpen
 from sordino.federation.agreement import agree
 from sordino.federation.mpyc_engine import MpycAggregation
-from sordino.federation.party import take_part
 
 PLAN = owners.plan_for(3)
 

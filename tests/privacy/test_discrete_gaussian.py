@@ -9,10 +9,6 @@ from scipy import stats
 
 from sordino.privacy import discrete_gaussian as module
 from sordino.privacy.discrete_gaussian import (
-    COLUMN_BITS,
-    OTHER,
-    Grain,
-    cover,
     decide,
     discrete_gaussian,
     discrete_gaussian_rows,
@@ -22,6 +18,7 @@ from sordino.privacy.discrete_gaussian import (
 from sordino.privacy.exact_comparison import exp_bounds, lies_below
 from sordino.privacy.noise_kernels import ACCEPTED, AGAIN, REJECTED, UNDECIDED, attempt, place, settle
 from sordino.privacy.randomness import Randomness
+from sordino.privacy.strips import COLUMN_BITS, OTHER, Grain, cover, tail_bits
 
 SCALES = [
     2.0**-10,
@@ -102,7 +99,7 @@ def test_the_cover_lies_around_the_graph(scale):
                 top = graph.setdefault(abs(k), K * mpmath.exp(-((abs(k) / s) ** 2) / 2))
                 assert certain[j] <= top <= certain[j] + starts[j + 1] - starts[j]
         # every later block of the tail is owed less: test two
-        area, W = starts[-2] - starts[-3], 1 << module._tail_bits(scale)
+        area, W = starts[-2] - starts[-3], 1 << tail_bits(scale)
         assert scale <= W
         for block in range(2):
             k = n // 2 * w + block * W

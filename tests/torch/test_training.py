@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
-from sordino.ledger.context import charged_to
 from sordino.ledger.ledger import Ledger, State
 from sordino.methods import (
     DPSGD,
@@ -27,6 +26,7 @@ from sordino.methods import (
 )
 from sordino.oracle.torch import TorchOracle, parameter_vector
 from sordino.privacy.accountants import epsilon
+from sordino.privacy.ledger_context import charged_to
 from sordino.problem import NetworkProblem
 from sordino.torch import Fitted, Report, fit
 from sordino.train import PrivacyWarning, train

@@ -108,8 +108,8 @@ def _shared_out(X: Any, y: Any, address: str | None, workers: int, memory: float
 def _charged(ledger: Path | None, dataset: str | None) -> AbstractContextManager[None]:
     if ledger is None or dataset is None:
         return nullcontext()
-    from sordino.ledger.context import charged_to
     from sordino.ledger.ledger import Ledger
+    from sordino.privacy.ledger_context import charged_to
 
     return charged_to(Ledger(ledger), dataset)
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import numpy as np
-
 from sordino.arrays import Whole
 from sordino.federation.joint import JointSampler
 from sordino.federation.mesh import Traffic
-from sordino.privacy.randomness import Stream
 
 
 class Aggregation(Protocol):
@@ -76,34 +73,3 @@ class Witnessed(Aggregation, Protocol):
     ) -> tuple[Whole, tuple[bytes, ...]]:
         """The sum, and what every member's `witness` says of it, in as many bytes for all."""
         ...
-
-
-class InTheOpen:
-    """All members in this process, added up in plain sight: for tests, and to compare a secure sum with."""
-
-    limit = 1 << 62
-
-    def __init__(self, members: int, stream: Stream | None = None) -> None:
-        """`stream` draws what nobody may know in a true federation."""
-        self.members = members
-        self.local = self.holders = tuple(range(members))
-        self.tolerates = 0
-        self.traffic = Traffic()
-        self._stream = stream
-
-    def tell(self, messages: Sequence[bytes], largest: int = 1 << 20) -> tuple[bytes, ...]:
-        return tuple(messages)
-
-    def pass_on(self, outgoing: Mapping[int, bytes], senders: Sequence[int], largest: int) -> dict[int, bytes]:
-        raise ValueError("all members are in this process: they have no messages for each other.")
-
-    def open_sum(self, values: Whole, joint: JointSampler | None = None) -> Whole:
-        total: Whole = np.asarray(values, dtype=np.int64).sum(axis=0)
-        if joint is None:
-            return total
-        if self._stream is None:
-            raise ValueError("joint noise needs random bits: give InTheOpen a stream to draw them from.")
-        return total + joint.draw(total.shape, self._stream)
-
-    def close(self) -> None:
-        pass

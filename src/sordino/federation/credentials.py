@@ -6,15 +6,9 @@ import hashlib
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from sordino.identity import Identity
-
-
-def common_name(member: int) -> str:
-    """The DNS name in a member's certificate; MPyC uses the same, so one set of certificates serves both."""
-    return f"MPyC party {member}"
+from sordino.identity import Face, Identity, common_name, read_key
 
 
 @dataclass(frozen=True)
@@ -32,8 +26,6 @@ class Credentials:
 
     def identity(self) -> Identity:
         """Who signs with the key of the connections."""
-        from sordino.identity import Face, Identity, read_key
-
         return Identity(self.key.parent, read_key(self.key), Face(self.certificate.read_text()))
 
     def context(self, purpose: ssl.Purpose) -> ssl.SSLContext:

@@ -18,12 +18,12 @@ from sordino.federation.joint import JointSampler
 from sordino.federation.mesh import Refused, Traffic
 from sordino.federation.party import Asked, RecordHolder, Server, query_batch
 from sordino.federation.record import Fact, Record, pack, proof_of, unsigned
+from sordino.federation.secure_oracle import SecureOracle
 from sordino.federation.signed_plan import SignedPlan
 from sordino.federation.unopened import LOST, Contribution, KeptSampler, UnopenedContribution
 from sordino.oracle.allowed import allow
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch
-from sordino.oracle.secure import SecureOracle
 from sordino.privacy.events import Event, to_json
 from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness

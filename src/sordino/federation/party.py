@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,6 @@ from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Poisson, Sampling
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
-from sordino.sentences import NOISE_OF_OWNERS
-
-if TYPE_CHECKING:
-    from sordino.federation.agreement import Agreement
-    from sordino.train import Trained
 
 Asked = Gradient | Difference | Recursion
 
@@ -108,26 +102,3 @@ def with_batch(query: Asked, batch: Batch) -> Asked:
         return replace(query, batch=batch)
     difference, gradient = replace(query.difference, batch=batch), replace(query.gradient, batch=batch)
     return replace(query, difference=difference, gradient=gradient)
-
-
-def take_part(agreement: Agreement, open_party: Callable[[], Party], start: Array | None = None) -> Trained:
-    """Follow the agreed method in lock step with the other members, and certify what came out.
-
-    `open_party` is called after everybody has agreed, so that no record is touched before.
-    """
-    from sordino.oracle.secure import SecureOracle
-    from sordino.train import train
-
-    plan = agreement.plan
-    oracle = SecureOracle(agreement, [open_party()])
-    return train(
-        plan.problem,
-        plan.budget,
-        plan.method,
-        oracle,
-        oracle.common_randomness(),
-        plan.rows,
-        assumed=plan.assumed,
-        notes=(NOISE_OF_OWNERS(owners=len(plan.owners), mode=plan.mode),),
-        start=start,
-    )

@@ -203,8 +203,8 @@ def _charged(record: Record, ledger: tuple[Path, str] | None) -> Iterator[None]:
     if ledger is None:
         yield
         return
-    from sordino.ledger.context import charged_to
     from sordino.ledger.ledger import Ledger, new_reference
+    from sordino.privacy.ledger_context import charged_to
 
     if record.summary.reference is None:
         record.append("reserving", {"reference": new_reference()})

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from sordino import outputs, wire
-from sordino.federation.credentials import common_name
 from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.plan import FederationPlan
-from sordino.identity import Face, Identity
+from sordino.identity import Face, Identity, common_name
 from sordino.tabular.schema import Schema
 
 FORMAT = "sordino federation signed plan"

@@ -34,6 +34,7 @@ import secrets
 import socket
 import warnings
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -49,6 +50,7 @@ from sordino.privacy import events
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.filter import BudgetExceeded, Charge, charge, epsilon_of, room, total
+from sordino.privacy.ledger_context import account
 
 _HEADER = {"format": "sordino ledger", "version": 1}
 _LARGEST = 1 << 26
@@ -392,3 +394,13 @@ def whoami() -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def reserved(
+    event: Event, relation: Relation, note: str, reference: str | None = None
+) -> AbstractContextManager[Reservation | None]:
+    """The reservation to hold while the records are used; nothing where no `charged_to` block is open."""
+    charged = account()
+    if charged is None:
+        return nullcontext()
+    return Ledger(charged.ledger).reserve(charged.dataset, event, relation, note, reference)

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array
-from sordino.ledger.context import require_release
 from sordino.privacy.discrete_gaussian import discrete_gaussian, discrete_gaussian_rows, rounding_distance
 from sordino.privacy.events import Approximate, Event, Gaussian, PureDP
+from sordino.privacy.ledger_context import require_release
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.scale_mixture import deviations
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.privacy.discrete_gaussian import COLUMN_BITS, OTHER
-
-if TYPE_CHECKING:
-    from sordino.privacy.discrete_gaussian import Strips
+from sordino.privacy.strips import COLUMN_BITS, OTHER, Strips
 
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Relation
-from sordino.ledger.context import require_release
 from sordino.privacy.events import PureDP
 from sordino.privacy.exact_comparison import lies_below
+from sordino.privacy.ledger_context import require_release
 from sordino.privacy.randomness import Randomness
 
 _ONE = Fraction(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NoReturn
 
 import numpy as np
 
@@ -114,14 +113,6 @@ class SecureOracle:
         drawn.used = True
         batches: tuple[Batch, ...] = drawn.batches
         return batches
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in ("gradient", "value", "curvature_product", "choose", "divide", "under"):
-            raise AttributeError(
-                f"{name}: several owners give no exact answers, and no others than noisy sums; use a method that "
-                "perturbs gradients, such as RecursiveMomentum, NoisySGD or DPAdam."
-            )
-        raise AttributeError(name)
 
 
 class Drawn:

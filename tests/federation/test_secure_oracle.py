@@ -7,12 +7,13 @@ import pytest
 from scipy import sparse
 
 import owners
+from in_the_open import InTheOpen
 from plain_gradients import exact
 from sordino.budget import Budget, Relation
 from sordino.certificate import verify
-from sordino.federation.aggregation import InTheOpen
 from sordino.federation.agreement import agree
 from sordino.federation.party import RecordHolder, Server
+from sordino.federation.secure_oracle import SecureOracle
 from sordino.methods import (
     DPSGD,
     BassilySmithThakurta,
@@ -24,7 +25,6 @@ from sordino.methods import (
 )
 from sordino.oracle.query import ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
-from sordino.oracle.secure import SecureOracle
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 
@@ -236,8 +236,6 @@ PLANNED = owners.plan_for(3).planned
 
 @pytest.mark.parametrize("name", ["gradient", "value", "curvature_product", "choose", "divide", "under"])
 def test_nothing_exact_can_be_asked(oracle, name):
-    with pytest.raises(AttributeError, match=f"{name}: several owners give no exact answers"):
-        getattr(oracle, name)
     assert not hasattr(oracle, name)
 
 

@@ -22,9 +22,9 @@ from joblib.externals.loky import get_reusable_executor
 
 import one_release
 from one_release import CAP, WHOLE, Records, Released, attempt
-from sordino.ledger import open_blocks
-from sordino.ledger.context import _MARK, account, charged_to
 from sordino.ledger.ledger import Ledger, State
+from sordino.privacy import open_blocks
+from sordino.privacy.ledger_context import _MARK, account, charged_to
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.release import release

@@ -19,18 +19,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import Protocol
 from weakref import WeakSet
 
-from sordino.budget import Relation
-from sordino.ledger import open_blocks
-from sordino.ledger.open_blocks import Account, Announced
-from sordino.privacy.events import Event
-
-if TYPE_CHECKING:
-    from sordino.ledger.ledger import Ledger, Reservation
+from sordino.privacy import open_blocks
+from sordino.privacy.open_blocks import Account, Announced
 
 _MARK = "SORDINO_STARTED_IN"
 """In the environment of a process that was started inside blocks: their names."""
@@ -44,8 +39,15 @@ _left_over: WeakSet[threading.Thread] = WeakSet()
 _guard = threading.Lock()
 
 
+class Named(Protocol):
+    """A ledger, by the name under which every process of this machine can open it."""
+
+    @property
+    def path(self) -> object: ...
+
+
 @contextmanager
-def charged_to(ledger: Ledger, dataset: str) -> Iterator[None]:
+def charged_to(ledger: Named, dataset: str) -> Iterator[None]:
     """Charge every release of the block to `dataset`, which must be open in the ledger."""
     before = WeakSet(threading.enumerate())
     block = open_blocks.announce(Account(str(ledger.path), dataset))
@@ -83,18 +85,6 @@ def account() -> Account | None:
             "should pay: open a charged_to block here, or start a new thread or new workers."
         )
     return None
-
-
-def reserved(
-    event: Event, relation: Relation, note: str, reference: str | None = None
-) -> AbstractContextManager[Reservation | None]:
-    """The reservation to hold while the records are used; nothing where no ledger is named."""
-    from sordino.ledger.ledger import Ledger
-
-    charged = account()
-    if charged is None:
-        return nullcontext()
-    return Ledger(charged.ledger).reserve(charged.dataset, event, relation, note, reference)
 
 
 def releasing() -> AbstractContextManager[None]:
