@@ -29,7 +29,8 @@ from sordino import outputs, sentences, wire
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball, Everywhere
 from sordino.losses import LOSSES
-from sordino.methods import METHODS, RATES, Setting
+from sordino.methods import METHODS, RATES, RepeatedSelection, Setting
+from sordino.methods.protocol import Plan
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy import events
@@ -317,7 +318,7 @@ def _about(certificate: Certificate, weights: Mapping[str, NDArray[Any]] | None)
 
 def _planned_again(certificate: Certificate) -> Finding:
     try:
-        plan = certificate.method.plan(certificate.problem, certificate.requested)
+        plan = _plan(certificate)
     except ValueError as error:
         return Finding(False, f"the method refuses the public facts of this certificate: {error}")
     same = (
@@ -328,6 +329,17 @@ def _planned_again(certificate: Certificate) -> Finding:
     if same:
         return Finding(True, "planning again from the public facts gives the same numbers and the same event.")
     return Finding(False, "planning again from the public facts gives other numbers than the certificate states.")
+
+
+def _plan(certificate: Certificate) -> Plan:
+    method, facts = certificate.method, (certificate.problem, certificate.requested)
+    if not isinstance(method, RepeatedSelection):
+        return method.plan(*facts)  # type: ignore[no-any-return]
+    # what one run may cost is looked for by planning many times, and seen to be right by planning once
+    match certificate.plan:
+        case {"run_budget": {"epsilon": float(stated)}} if stated > 0:
+            return method.plan(*facts, stated)
+    raise ValueError("a search says what one of its runs may cost.")
 
 
 def _accounted_again(certificate: Certificate) -> list[Finding]:

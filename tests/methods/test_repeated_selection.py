@@ -10,6 +10,7 @@ import pytest
 
 from sordino import wire
 from sordino.budget import Budget, Relation
+from sordino.certificate import verify
 from sordino.losses import Huber, Logistic
 from sordino.methods import (
     NoisyGradientDescent,
@@ -18,20 +19,24 @@ from sordino.methods import (
     RepeatedSelection,
     Setting,
 )
+from sordino.methods.repeated_selection import MOST_ACCOUNTED, MOST_SETTINGS
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.penalties import Ridge
-from sordino.privacy import accountants
+from sordino.privacy import accountants, calibrate
 from sordino.privacy.events import Selected, flatten
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.progress import watching
+from sordino.train import train
 
 N, D = 4000, 3
 BUDGET = Budget(1.0, 1e-7)
 TIMID, GOOD = Setting(NoisyGradientDescent(5, 0.01)), Setting(NoisyGradientDescent(50, 2.0))
 CLEAR = RepeatedSelection((TIMID, GOOD))
+ON_BATCHES = NoisySGD(20, 200, 2.0)
+OF_MANY_SIZES = tuple(Setting(replace(ON_BATCHES, batch_size=200 + k)) for k in range(MOST_ACCOUNTED + 1))
 
 
 def problem(records=N):
@@ -178,11 +183,13 @@ def test_plan_and_settings_are_plain(plan):
 @pytest.mark.parametrize(
     ("search", "budget", "sentence"),
     [
-        (RepeatedSelection(), BUDGET, "there are no settings"),
+        (RepeatedSelection(), BUDGET, "there are 0 settings"),
+        (RepeatedSelection((GOOD,) * (MOST_SETTINGS + 1)), BUDGET, f"at most {MOST_SETTINGS}"),
+        (RepeatedSelection(OF_MANY_SIZES), BUDGET, f"more than {MOST_ACCOUNTED} settings are on batches"),
         (CLEAR, Budget(1.0), "delta is 0, but a search adds Gaussian noise"),
         (RepeatedSelection((Setting(NoisyGradientDescent(calibration="paper")),)), BUDGET, "calibration='paper'"),
         (RepeatedSelection((Setting(NoisyGradientDescent(release="trajectory")),)), BUDGET, "its whole path"),
-        (RepeatedSelection((Setting(CLEAR),)), BUDGET, "RepeatedSelection has no Renyi divergence"),
+        (RepeatedSelection((Setting(CLEAR),)), BUDGET, "a setting is a search itself"),
         (replace(CLEAR, mean_runs=0.5), BUDGET, "mean_runs is 0.5"),
         (replace(CLEAR, law="uniform"), BUDGET, "law is 'uniform'"),
         (replace(CLEAR, held_out=0.0), BUDGET, "held_out is 0.0"),
@@ -207,3 +214,29 @@ def test_a_loss_without_a_bound_at_zero_needs_a_clip():
     with pytest.raises(ValueError, match="score_clip is inf"):
         CLEAR.plan(unbounded, BUDGET)
     assert replace(CLEAR, score_clip=3.0).plan(unbounded, BUDGET).score_clip == 3.0
+
+
+def test_settings_with_equal_events_are_accounted_for_once(monkeypatch):
+    """However many steps, penalties and clips are tried."""
+    sought, search = [], calibrate._search
+    monkeypatch.setattr(calibrate, "_search", lambda build, budget: sought.append(budget) or search(build, budget))
+    monkeypatch.setattr(calibrate, "_found", {})
+    wide = tuple(Setting(replace(ON_BATCHES, step_size=0.1 * k), 0.01 * k) for k in range(1, 20))
+    planned = RepeatedSelection(wide, mean_runs=4.0).plan(problem(), BUDGET)
+    assert len(sought) == len(set(sought)) < 10
+    assert len({one.event for one in planned.plans}) == 1
+    assert 0.99 * BUDGET.epsilon <= accountants.epsilon(planned.event, BUDGET.delta, BUDGET.relation) <= BUDGET.epsilon
+
+
+def test_a_search_is_verified_by_planning_every_setting_once(monkeypatch):
+    search = RepeatedSelection((Setting(ON_BATCHES), TIMID), mean_runs=2.0)
+    trained = train(problem(), BUDGET, search, oracle())
+    asked, plan = [], NoisySGD.plan
+    monkeypatch.setattr(NoisySGD, "plan", lambda self, *facts: asked.append(facts) or plan(self, *facts))
+    assert all(finding.holds for finding in verify(trained.certificate))
+    assert len(asked) == 1
+    # a run that may cost more than the budget leaves it: what is stated is checked
+    run = trained.certificate.plan["run_budget"]
+    more = {**trained.certificate.plan, "run_budget": {**run, "epsilon": 1.2 * run["epsilon"]}}
+    for altered in (more, {**more, "run_budget": None}):
+        assert not all(finding.holds for finding in verify(replace(trained.certificate, plan=altered)))

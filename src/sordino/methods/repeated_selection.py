@@ -16,10 +16,15 @@ differ in one part only:
 and a run costs the larger of the two, whichever setting it drew, not their sum. `Selected` states exactly that, and
 its accountant what K runs cost. K must stay secret: it is in no output, and progress is not told while the search runs.
 Every run is planned for the same (epsilon_1, delta), the largest epsilon_1 for which the whole search keeps the budget.
+
+Settings that differ in what the noise does not depend on (a penalty, a step size, a clip) are accounted for once. Those
+on batches that differ in size or number take a fraction of a second each, for whoever plans and for whoever verifies,
+so there is a limit to them.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -36,7 +41,7 @@ from sordino.oracle.query import ClippedLoss
 from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.penalties import Ridge
 from sordino.privacy.accountants import epsilon, gdp_mu
-from sordino.privacy.accountants.repeated import RepeatedAccountant
+from sordino.privacy.accountants.event_leaves import read, samplable
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.events import Event, GaussianDP
 from sordino.privacy.noise import GaussianNoise
@@ -44,6 +49,12 @@ from sordino.privacy.randomness import Randomness
 from sordino.privacy.repetitions import Repetitions
 from sordino.problem import Problem
 from sordino.progress import watching
+
+MOST_SETTINGS, MOST_ACCOUNTED = 100, 4
+"""Of a search, and of those among them that are on batches and differ in what is accounted for."""
+
+_CLOSE = 0.99
+"""The share of the budget that a search spends at least."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +103,8 @@ class RepeatedSelection:
     calibration: ClassVar[Calibration] = "tight"
     needs: ClassVar[type[Oracle]] = LinearOracle
 
-    def plan(self, problem: AnyProblem, budget: Budget) -> RepeatedSelectionPlan:
+    def plan(self, problem: AnyProblem, budget: Budget, run_epsilon: float | None = None) -> RepeatedSelectionPlan:
+        """`run_epsilon` is what a plan already says that one run may cost: then it is checked, and not looked for."""
         problem = require_linear(problem, "a search")
         self._require(budget)
         C = 2 * problem.loss.at_zero if self.score_clip is None else self.score_clip
@@ -104,24 +116,42 @@ class RepeatedSelection:
         repetitions = Repetitions(float(self.mean_runs or 2 * len(self.settings)), self.law)
         held_out, count = self._held_out(problem, budget.relation)
 
-        def search(multiplier: float) -> RepeatedSelectionPlan:
-            one = replace(budget, epsilon=budget.epsilon / multiplier)
-            kept = replace(problem, records=problem.records - count)
-            plans = tuple(setting.method.plan(setting.problem(kept), one) for setting in self.settings)
+        def search(epsilon_1: float) -> RepeatedSelectionPlan:
+            one = replace(budget, epsilon=epsilon_1)
+            plans = self._plans(replace(problem, records=problem.records - count), one)
             # a record adds between 0 and C to the sum, so replacing one moves it by C, not by 2C
             z = calibrate(lambda z: GaussianNoise.at(z, C, 1).event, one)
             return RepeatedSelectionPlan(one, plans, repetitions, held_out, count, C, GaussianNoise.at(z, C, 1))
+
+        def spent(plan: RepeatedSelectionPlan) -> float:
+            return epsilon(plan.event, budget.delta, budget.relation)
+
+        if run_epsilon is not None:
+            plan = search(run_epsilon)
+            if spent(plan) > budget.epsilon:
+                raise ValueError(f"a search whose runs cost epsilon {run_epsilon:.6g} costs more than the budget.")
+            return plan
 
         # what any method with Gaussian noise makes of (epsilon_1, delta): a guess that is nearly always exact
         def gaussian(multiplier: float) -> Event:
             return repetitions.event(GaussianDP(gdp_mu(budget.epsilon / multiplier, budget.delta)))
 
-        plan = search(calibrate(gaussian, budget))
-        self._require_accounted(plan, budget.relation)
-        spent = epsilon(plan.event, budget.delta, budget.relation)
-        if 0.99 * budget.epsilon <= spent <= budget.epsilon:
-            return plan
-        return search(calibrate(lambda multiplier: search(multiplier).event, budget))
+        epsilon_1 = budget.epsilon / calibrate(gaussian, budget)
+        within, beyond = 0.0, math.inf
+        for attempt in itertools.count():
+            plan = search(epsilon_1)
+            costs = spent(plan)
+            if costs <= budget.epsilon:
+                within = epsilon_1
+                if costs >= _CLOSE * budget.epsilon or beyond < within * (1 + 1e-3):
+                    break
+            else:
+                beyond = epsilon_1
+            # the whole often costs in proportion to a run; where it does not, halve what is between
+            epsilon_1 *= (1 + _CLOSE) / 2 * budget.epsilon / costs
+            if attempt > 5 or not within < epsilon_1 < beyond:
+                epsilon_1 = math.sqrt((within or beyond / 100) * min(beyond, 100 * within or beyond))
+        return plan
 
     def run(
         self,
@@ -167,27 +197,45 @@ class RepeatedSelection:
         # where the number of records is private, every record has its own coin
         return (FixedSize(count) if relation is Relation.REPLACE_ONE else Poisson(self.held_out)), count
 
-    def _require(self, budget: Budget) -> None:
-        require_delta("a search", budget, "a score with Gaussian noise is compared; give a delta")
-        if not self.settings:
-            raise ValueError("there are no settings: a search needs at least one Setting(method).")
+    def _plans(self, kept: Problem, one: Budget) -> tuple[Plan, ...]:
+        plans: list[Plan] = []
+        on_batches: set[Event] = set()
         for setting in self.settings:
             name = type(setting.method).__name__
+            plan = setting.method.plan(setting.problem(kept), one)
+            if isinstance(plan, DescentPlan) and plan.release == "trajectory":
+                raise ValueError(f"a setting with {name} releases its whole path: a search compares single models.")
+            if not samplable(plan.event, one.relation):
+                raise ValueError(
+                    f"a setting with {name} has no Renyi divergence under {one.relation}, which "
+                    "is what a search is accounted by: use a method with Gaussian noise, such as NoisyGradientDescent."
+                )
+            if read(plan.event, one.relation).sampled:
+                on_batches.add(plan.event)
+            if len(on_batches) > MOST_ACCOUNTED:
+                raise ValueError(
+                    f"more than {MOST_ACCOUNTED} settings are on batches and differ in their size, their number or "
+                    "the noise they need, and each is accounted for by itself, by whoever verifies too: let them "
+                    "differ in the penalty, the step size or the clip, or take all records in every step."
+                )
+            plans.append(plan)
+        return tuple(plans)
+
+    def _require(self, budget: Budget) -> None:
+        require_delta("a search", budget, "a score with Gaussian noise is compared; give a delta")
+        if not 1 <= len(self.settings) <= MOST_SETTINGS:
+            raise ValueError(
+                f"there are {len(self.settings)} settings: a search needs at least one Setting(method), and takes at "
+                f"most {MOST_SETTINGS}."
+            )
+        for setting in self.settings:
+            name = type(setting.method).__name__
+            if isinstance(setting.method, RepeatedSelection):
+                raise ValueError("a setting is a search itself: list its settings among the others.")
             if setting.method.calibration != "tight":
                 raise ValueError(
                     f"a setting with {name} has calibration={setting.method.calibration!r}: a search fits the noise of "
                     "its runs to the whole budget; use calibration='tight'."
-                )
-
-    def _require_accounted(self, plan: RepeatedSelectionPlan, relation: Relation) -> None:
-        for setting, its_plan in zip(self.settings, plan.plans, strict=True):
-            name = type(setting.method).__name__
-            if isinstance(its_plan, DescentPlan) and its_plan.release == "trajectory":
-                raise ValueError(f"a setting with {name} releases its whole path: a search compares single models.")
-            if not RepeatedAccountant().supports(plan.repetitions.event(its_plan.event), relation):
-                raise ValueError(
-                    f"a setting with {name} has no Renyi divergence under {relation}, which "
-                    "is what a search is accounted by: use a method with Gaussian noise, such as NoisyGradientDescent."
                 )
 
 

@@ -22,6 +22,7 @@ _SLACK = 1e-4
 """The event returned costs at least (1 - 1e-4) of the budget."""
 
 _SMALLEST, _LARGEST = 2.0**-20, 2.0**40
+_KEPT = 64
 
 
 def calibrate(build: Callable[[float], Event], budget: Budget) -> float:
@@ -33,7 +34,7 @@ def calibrate(build: Callable[[float], Event], budget: Budget) -> float:
     if leaves.special:
         return _at_epsilon(build, budget)
     found = _closed_form(build, budget)
-    return found if found is not None else _search(build, budget)
+    return found if found is not None else _search_once(build, budget)
 
 
 def noise_for(sensitivity: float, budget: Budget, dim: int) -> GaussianNoise | L2LaplaceNoise:
@@ -101,6 +102,22 @@ def _allowed(budget: Budget, distance: float) -> tuple[float, bool]:
     epsilon = min(budget.epsilon, math.log(max(1.0, budget.delta / (2 * distance))))
     left = budget.delta - (1 + math.exp(epsilon)) * distance
     return (accountants.gdp_mu(epsilon, left) if left > 0 else 0.0), epsilon == budget.epsilon
+
+
+_found: dict[tuple[Event, Budget], tuple[float, Event]] = {}
+"""The last multipliers that were searched for, with their events; by the event at multiplier 1."""
+
+
+def _search_once(build: Callable[[float], Event], budget: Budget) -> float:
+    """Methods with other steps, clips or penalties often have the same events."""
+    sought = build(1.0), budget
+    multiplier, event = _found.get(sought, (1.0, None))
+    if event is None or build(multiplier) != event:
+        multiplier = _search(build, budget)
+        _found[sought] = multiplier, build(multiplier)
+        for oldest in list(_found)[:-_KEPT]:
+            _found.pop(oldest, None)
+    return multiplier
 
 
 def _search(build: Callable[[float], Event], budget: Budget) -> float:
