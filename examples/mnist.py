@@ -11,8 +11,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from sordino import Budget, verify
-from sordino.methods import DPAdam
+from sordino import Budget, DPAdam, verify
 from sordino.torch import Report, fit
 
 if len(sys.argv) > 1:

@@ -141,8 +141,7 @@ def processes(folder: Path, epsilon: float = 0.5, colluders: int = 4) -> dict[st
 def network(folder: Path, records: int = 8000, steps: int = 30) -> dict[str, Any]:
     """Test accuracy after a few steps of the MNIST CNN by m owners; one owner is the run without a federation."""
     import torch
-    from _networks import accuracy as scored
-    from _networks import mnist, small_cnn
+    from _networks import accuracy as scored, mnist, small_cnn
     from torch import nn
 
     from sordino.oracle.torch import TorchOracle, load_parameters, network_problem, parameter_vector

@@ -2,76 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
 
-# the names load on first use, so that `import sordino` stays fast
-_HOMES = {
-    "Budget": "sordino.budget",
-    "Relation": "sordino.budget",
-    "Problem": "sordino.problem",
-    "OutputPerturbation": "sordino.methods",
-    "NoisyGradientDescent": "sordino.methods",
-    "NoisySGD": "sordino.methods",
-    "ProximalSmoothing": "sordino.methods",
-    "PrivateLogisticRegression": "sordino.estimators",
-    "PrivateLinearSVC": "sordino.estimators",
-    "PrivateHuberRegressor": "sordino.estimators",
-    "PrivateLinearRegression": "sordino.estimators",
-    "PrivateQuantileRegressor": "sordino.estimators",
-    "PrivateLinearSVR": "sordino.estimators",
-    "PrivateMLPClassifier": "sordino.estimators",
-    "PrivateMLPRegressor": "sordino.estimators",
-    "PrivateSearch": "sordino.estimators",
-    "Certificate": "sordino.certificate",
-    "verify": "sordino.certificate",
-    "PrivacyWarning": "sordino.train",
-}
+# The stub beside this file is the list of public names. They load on first use, so that `import sordino` stays fast.
+_LIST = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+_HOMES = {name.name: str(line.module) for line in _LIST if isinstance(line, ast.ImportFrom) for name in line.names}
 
-if TYPE_CHECKING:
-    from sordino.budget import Budget, Relation
-    from sordino.certificate import Certificate, verify
-    from sordino.estimators import (
-        PrivateHuberRegressor,
-        PrivateLinearRegression,
-        PrivateLinearSVC,
-        PrivateLinearSVR,
-        PrivateLogisticRegression,
-        PrivateMLPClassifier,
-        PrivateMLPRegressor,
-        PrivateQuantileRegressor,
-        PrivateSearch,
-    )
-    from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation, ProximalSmoothing
-    from sordino.problem import Problem
-    from sordino.train import PrivacyWarning
-
-__all__ = [
-    "Budget",
-    "Certificate",
-    "NoisyGradientDescent",
-    "NoisySGD",
-    "OutputPerturbation",
-    "PrivacyWarning",
-    "PrivateHuberRegressor",
-    "PrivateLinearRegression",
-    "PrivateLinearSVC",
-    "PrivateLinearSVR",
-    "PrivateLogisticRegression",
-    "PrivateMLPClassifier",
-    "PrivateMLPRegressor",
-    "PrivateQuantileRegressor",
-    "PrivateSearch",
-    "Problem",
-    "ProximalSmoothing",
-    "Relation",
-    "verify",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'sordino' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -30,7 +30,7 @@ from sordino.budget import Budget, Relation
 from sordino.domains import Ball, Everywhere
 from sordino.losses import LOSSES
 from sordino.methods import METHODS, RATES, RepeatedSelection, Setting
-from sordino.methods.protocol import Plan
+from sordino.methods.protocol import AnyMethod, Plan
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy import events
@@ -113,7 +113,7 @@ class Certificate:
     relation: Relation
     requested: Budget
     problem: Problem | NetworkProblem
-    method: Any
+    method: AnyMethod
     plan: dict[str, Any]
     event: events.Event
     accountant: str

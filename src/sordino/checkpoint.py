@@ -27,7 +27,7 @@ from sordino import wire
 from sordino.budget import Budget
 from sordino.checkpoint_folder import Held, LogSummary, held, read_summary
 from sordino.ledger.ledger import new_reference
-from sordino.methods.protocol import AnyProblem, Method, Plan
+from sordino.methods.protocol import AnyMethod, AnyProblem, Plan
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.stepwise import Stepwise, Used, as_event
@@ -104,7 +104,7 @@ class RunRecorder:
 
     @contextmanager
     def recording(
-        self, problem: AnyProblem, budget: Budget, method: Method[Any, Any], plan: Plan, randomness: Randomness
+        self, problem: AnyProblem, budget: Budget, method: AnyMethod, plan: Plan, randomness: Randomness
     ) -> Iterator[None]:
         """The block in which `method` runs. What does not fit the folder is refused before anything else happens."""
         if self._facts:
@@ -221,13 +221,13 @@ class RunRecorder:
             self._held.note({"kind": "reserving", "reference": self.reference, "facts": mark})
 
 
-def facts(problem: AnyProblem, budget: Budget, method: Method[Any, Any], plan: Plan) -> dict[str, Any]:
+def facts(problem: AnyProblem, budget: Budget, method: AnyMethod, plan: Plan) -> dict[str, Any]:
     """What a run must have in common with the one it goes on with. All of it is public."""
     named = {"problem": problem, "budget": budget, "method": method, "plan": plan}
     return {name: wire.to_plain(value) for name, value in named.items()}
 
 
-def _stepwise(method: Method[Any, Any], plan: Plan) -> Stepwise:
+def _stepwise(method: AnyMethod, plan: Plan) -> Stepwise:
     if not plan.step_events:
         raise ValueError(
             f"{type(method).__name__} cannot be kept or watched between its steps: its guarantee is about what it "

@@ -13,7 +13,7 @@ the reservation of its earlier part, whose questions this one does not know, so 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from sordino.budget import Budget
 from sordino.ledger.ledger import Reservation, State, reserved
@@ -32,14 +32,15 @@ class Outcome(Protocol):
 
 
 R = TypeVar("R", bound=Outcome)
+RecordsT = TypeVar("RecordsT")
 
 
 def release(
     planned: Event,
     budget: Budget,
     note: str,
-    records: Any,
-    run: Callable[[Any], R],
+    records: RecordsT,
+    run: Callable[[RecordsT], R],
     reference: str | None = None,
 ) -> tuple[R, Guarantee]:
     """What `run` makes of the records, and what it cost at the budget's delta.
@@ -51,7 +52,7 @@ def release(
     with reserved(planned, budget.relation, note, reference) as reservation, releasing():
         asked = Asked(records, reservation)
         try:
-            outcome = run(asked)
+            outcome = run(cast(RecordsT, asked))
         except BaseException as error:
             if reservation is not None and reservation.is_new and not asked.anything:
                 reservation.release_unused(f"{type(error).__name__} before a record was used")
@@ -72,7 +73,7 @@ class KeptAnswers:
 class Asked:
     """Stands before the records and notes whether anything was asked of them."""
 
-    def __init__(self, records: Any, reservation: Reservation | None) -> None:
+    def __init__(self, records: object, reservation: Reservation | None) -> None:
         self._records, self._reservation = records, reservation
         self.anything = False
 

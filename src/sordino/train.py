@@ -8,7 +8,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +16,7 @@ from sordino import sentences, wire
 from sordino.budget import Budget, Relation
 from sordino.certificate import LIBRARIES, Certificate, weights_digest
 from sordino.checkpoint import RunRecorder
-from sordino.methods.protocol import AnyProblem, Method, OracleT, PlanT, require_offered
+from sordino.methods.protocol import AnyMethod, AnyProblem, Method, OracleT, PlanT, require_offered
 from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
@@ -117,7 +116,7 @@ def public_count(given: int | None, actual: int, relation: Relation) -> int:
     return given
 
 
-def _state(event: Event, method: Method[Any, Any], budget: Budget) -> float:
+def _state(event: Event, method: AnyMethod, budget: Budget) -> float:
     """The epsilon to print: the one asked for when the noise was calibrated to it, else the one it truly gives."""
     earned = guarantee(event, budget.delta, budget.relation).epsilon
     if method.calibration == "given":

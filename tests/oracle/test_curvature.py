@@ -11,8 +11,7 @@ from plain_gradients import exact
 from sordino.budget import Relation
 from sordino.domains import Ball
 from sordino.losses import Absolute, Hinge, Huber, Logistic, MoreauSmoothed, Pinball, Softmax, Squared
-from sordino.oracle import dense, linear_oracle
-from sordino.oracle import sparse as compressed
+from sordino.oracle import dense, linear_oracle, sparse as compressed
 from sordino.oracle.query import Gradient
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem

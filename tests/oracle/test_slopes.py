@@ -10,8 +10,7 @@ import pytest
 from numba import njit
 
 from plain_gradients import LOSSES, label
-from sordino.losses import LOSSES as KINDS
-from sordino.losses import Logistic, Softmax
+from sordino.losses import LOSSES as KINDS, Logistic, Softmax
 from sordino.oracle.kernels import native, slopes
 from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients, stack_values
 

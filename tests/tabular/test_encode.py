@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy import sparse
 
 from sordino.tabular import Boolean, Category, ClassTarget, Number, NumberTarget, Schema

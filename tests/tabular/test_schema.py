@@ -6,8 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from sordino.tabular import Boolean, Category, ClassTarget, Number, NumberTarget, Schema
 from sordino.tabular.schema import Column, Target

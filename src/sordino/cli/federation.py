@@ -113,8 +113,7 @@ def run(
 ) -> None:
     """Take part until the model is there; after an interruption, go on from the record."""
     from sordino.federation.member_folder import FILES, MemberFolder
-    from sordino.federation.runner import Waiting
-    from sordino.federation.runner import run as take_part
+    from sordino.federation.runner import Waiting, run as take_part
     from sordino.model_file import require_places
 
     out = folder / "model.sordino" if out is None else out

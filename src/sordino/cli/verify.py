@@ -82,8 +82,7 @@ def _model(file: Path) -> tuple[Certificate, tuple[Finding, ...]]:
 
 
 def _certificate(content: bytes) -> tuple[Certificate, tuple[Finding, ...]]:
-    from sordino.certificate import Certificate
-    from sordino.certificate import verify as check
+    from sordino.certificate import Certificate, verify as check
 
     try:
         text = content.decode()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sordino.arrays import Array, Whole
 from sordino.federation.noise import SharedNoise, on_grid
 from sordino.federation.plan import Rounding
+from sordino.oracle.protocol import Oracle
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Poisson, Sampling
 from sordino.privacy.events import Event
@@ -34,7 +35,7 @@ class Party(Protocol):
 class RecordHolder:
     """An owner: any oracle of its own records, and randomness that nobody else has."""
 
-    oracle: Any
+    oracle: Oracle
     randomness: Randomness
 
     def everybody(self) -> NDArray[np.intp]:
@@ -42,8 +43,7 @@ class RecordHolder:
         return np.asarray(self.oracle.draw(Poisson(1.0), self.randomness), dtype=np.intp)
 
     def draw(self, sampling: Sampling) -> Batch:
-        batch: Batch = self.oracle.draw(sampling, self.randomness)
-        return batch
+        return self.oracle.draw(sampling, self.randomness)
 
     def part(self, query: Asked, noise: SharedNoise, rounding: Rounding) -> Whole:
         if rounding == "owner":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from sordino import wire
 from sordino.budget import Budget, Relation
@@ -13,6 +13,7 @@ from sordino.domains import Ball, Everywhere
 from sordino.federation.trust import Mode, Trust
 from sordino.losses import LOSSES
 from sordino.methods import METHODS, RATES, DescentPlan, Method
+from sordino.methods.protocol import AnyMethod
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize
@@ -177,7 +178,7 @@ class FederationPlan:
         return plan  # type: ignore[no-any-return]
 
 
-def require_releases(method: Method[Any, Any]) -> None:
+def require_releases(method: AnyMethod) -> None:
     """Raise a sentence unless the method lives on noisy sums of gradients alone."""
     name = type(method).__name__
     if name not in METHODS:

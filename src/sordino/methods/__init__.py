@@ -1,7 +1,5 @@
 """One file per published algorithm; `baselines` holds those the papers compare with."""
 
-from typing import Any
-
 from sordino.methods.adaptive_moments import DPAdam, DPRMSProp
 from sordino.methods.baselines import (
     AdaptiveGradientDescent,
@@ -17,14 +15,14 @@ from sordino.methods.noisy_sgd import NoisySGD
 from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
 from sordino.methods.output_perturbation import OutputPerturbation, OutputPerturbationPlan
 from sordino.methods.plan import DescentPlan
-from sordino.methods.protocol import Method, Plan, Release
+from sordino.methods.protocol import AnyMethod, Method, Plan, Release
 from sordino.methods.proximal import ProximalSmoothing, ProximalSmoothingPlan
 from sordino.methods.random_round_sgd import RandomRoundSGD
 from sordino.methods.rates import RATES, Constant, Cosine, HalvedMidway, Inverse, InverseRoot, Rate, StepDecay, WarmUp
 from sordino.methods.recursive_momentum import RecursiveMomentum
 from sordino.methods.repeated_selection import RepeatedSelection, RepeatedSelectionPlan, Setting
 
-METHODS: dict[str, type[Method[Any, Any]]] = {
+METHODS: dict[str, type[AnyMethod]] = {
     method.__name__: method
     for method in (
         OutputPerturbation,

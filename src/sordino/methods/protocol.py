@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from sordino.arrays import Array
 from sordino.budget import Budget
@@ -78,6 +78,11 @@ class Method(Protocol[PlanT, OracleT_contra]):
         ...
 
 
+AnyMethod = Method[Any, Any]
+"""A method whose plan and oracle are nobody's business here: it is planned, written down or asked what it needs. What
+runs one names both types (`train`), so that mypy sees the oracle that a method gets."""
+
+
 @runtime_checkable
 class Batched(Protocol):
     """Settings of a method that takes steps on batches; None is for the method to choose."""
@@ -86,6 +91,16 @@ class Batched(Protocol):
     def steps(self) -> int | None: ...
     @property
     def batch_size(self) -> int | None: ...
+    @property
+    def sampling(self) -> str: ...
+
+
+@runtime_checkable
+class Guided(Protocol):
+    """Settings of a method that may be told about how far away the best weights are."""
+
+    @property
+    def radius(self) -> float | None: ...
 
 
 def require_offered(method: Method[PlanT, OracleT], oracle: Oracle) -> None:

@@ -31,7 +31,7 @@ from sordino.budget import Budget
 from sordino.losses import MoreauSmoothed
 from sordino.losses.kinked import Kinked
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
-from sordino.methods.protocol import AnyProblem, Calibration, Method, Plan, Release, StepEvents
+from sordino.methods.protocol import AnyProblem, Calibration, Guided, Method, Plan, Release, StepEvents
 from sordino.methods.schedule import (
     FEWEST_STEPS,
     LONGEST_STRIDE,
@@ -116,7 +116,7 @@ class ProximalSmoothing:
 
     def _sharpness(self, problem: Problem, budget: Budget) -> float:
         L, n, d = problem.constants.L, problem.records, problem.dim
-        guess = getattr(self.inner, "radius", None)
+        guess = self.inner.radius if isinstance(self.inner, Guided) else None
         M = problem.domain.radius if math.isfinite(problem.domain.radius) else expected_radius(problem, guess)
         spread = d if budget.pure else math.sqrt(d * math.log(1 / budget.delta))
         # beta of section 4, over R^2

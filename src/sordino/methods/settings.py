@@ -93,7 +93,7 @@ def require_paper_setting(calibration: Calibration, budget: Budget, papers: str)
         )
 
 
-def require_given(method: Any, problem: AnyProblem, *names: str) -> None:
+def require_given(method: object, problem: AnyProblem, *names: str) -> None:
     """On a network nothing has a theorem's value: raise a sentence that names what is missing."""
     missing = [name for name in names if getattr(method, name) is None]
     if isinstance(problem, NetworkProblem) and missing:
@@ -104,7 +104,7 @@ def require_given(method: Any, problem: AnyProblem, *names: str) -> None:
 
 
 def check_settings(
-    method: Any,
+    method: object,
     positive: tuple[str, ...] = (),
     whole: tuple[str, ...] = (),
     fractions: tuple[str, ...] = (),

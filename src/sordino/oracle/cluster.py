@@ -26,8 +26,7 @@ from sordino.oracle.files.memory import Memory
 from sordino.oracle.files.partition import Partition, StreamedBlocks
 from sordino.oracle.files.selection import Selection
 from sordino.oracle.files.source import Coding, Reader, Source
-from sordino.oracle.kernels.pool import cut
-from sordino.oracle.kernels.pool import threads as processors
+from sordino.oracle.kernels.pool import cut, threads as processors
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
 from sordino.oracle.tree_sum import Term, TreeSum

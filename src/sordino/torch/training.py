@@ -28,13 +28,12 @@ from numpy.typing import NDArray
 from torch import bfloat16, nn, uint8
 from torch.utils.data import DataLoader
 
-from sordino import checkpoint as recording
-from sordino import wire
+from sordino import checkpoint as recording, wire
 from sordino.budget import Budget
 from sordino.certificate import Certificate
 from sordino.checkpoint import Checkpoint, Resume, RunRecorder
 from sordino.methods import NoisyGradientDescent
-from sordino.methods.protocol import Batched, Method
+from sordino.methods.protocol import AnyMethod, Batched, Method
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.torch import TorchOracle
 from sordino.oracle.torch.parameters import load_parameters, parameter_count, parameter_vector, places
@@ -156,10 +155,11 @@ def _records(dataset: Any) -> Any:
     return dataset
 
 
-def _rows(method: Any, n: int) -> int:
+def _rows(method: AnyMethod, n: int) -> int:
     """How many records a pass should hold: a batch as it is mostly drawn, in a few equal passes where it is large."""
     expected = (method.batch_size if isinstance(method, Batched) else None) or n
-    usual = expected if getattr(method, "sampling", "") == "fixed_size" else expected + 2 * math.sqrt(expected)
+    exact = isinstance(method, Batched) and method.sampling == "fixed_size"
+    usual = expected if exact else expected + 2 * math.sqrt(expected)
     return math.ceil(usual / math.ceil(usual / 1024))
 
 
@@ -188,7 +188,7 @@ def _complete(method: Any, epochs: float | None, steps: int | None, batch_size: 
     return replace(method, batch_size=b) if drawn else method
 
 
-def _require_sums_alone(method: Any) -> None:
+def _require_sums_alone(method: object) -> None:
     if not isinstance(method, Method) or method.needs is not Oracle:
         raise TypeError(
             f"method is {method!r}: a network is trained by noisy sums of gradients, with DPSGD, DPAdam, DPRMSProp, "

@@ -9,14 +9,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import few_steps
 import stored
 from sordino.methods import NoisyGradientDescent
-from sordino.oracle import linear_oracle
-from sordino.oracle import sampling as sampling_module
+from sordino.oracle import linear_oracle, sampling as sampling_module
 from sordino.oracle.files import source as source_module
 from sordino.oracle.files.partition import Partition
 from sordino.oracle.files.prefetch import prefetched

@@ -1,0 +1,45 @@
+# The public names and their homes, in one list: type checkers read it, and so does `__init__.py`.
+
+from sordino.budget import Budget as Budget, Relation as Relation
+from sordino.certificate import Certificate as Certificate, verify as verify
+from sordino.checkpoint import Checkpoint as Checkpoint, RunRecorder as RunRecorder
+from sordino.estimators import (
+    PrivateHuberRegressor as PrivateHuberRegressor,
+    PrivateLinearRegression as PrivateLinearRegression,
+    PrivateLinearSVC as PrivateLinearSVC,
+    PrivateLinearSVR as PrivateLinearSVR,
+    PrivateLogisticRegression as PrivateLogisticRegression,
+    PrivateMLPClassifier as PrivateMLPClassifier,
+    PrivateMLPRegressor as PrivateMLPRegressor,
+    PrivateQuantileRegressor as PrivateQuantileRegressor,
+    PrivateSearch as PrivateSearch,
+)
+from sordino.identity import Identity as Identity
+from sordino.ledger.ledger import Ledger as Ledger
+from sordino.methods import (
+    DPSGD as DPSGD,
+    AdaptiveGradientDescent as AdaptiveGradientDescent,
+    ApproximateMinimaPerturbation as ApproximateMinimaPerturbation,
+    BassilySmithThakurta as BassilySmithThakurta,
+    DPAdam as DPAdam,
+    DPRMSProp as DPRMSProp,
+    NoisyGradientDescent as NoisyGradientDescent,
+    NoisySGD as NoisySGD,
+    ObjectivePerturbation as ObjectivePerturbation,
+    OutputPerturbation as OutputPerturbation,
+    PermutationSGD as PermutationSGD,
+    ProximalSmoothing as ProximalSmoothing,
+    RandomRoundSGD as RandomRoundSGD,
+    RecursiveMomentum as RecursiveMomentum,
+    RepeatedSelection as RepeatedSelection,
+    Setting as Setting,
+)
+from sordino.model_file import load_model as load_model, save_model as save_model
+from sordino.privacy.audit import audit as audit
+from sordino.privacy.filter import BudgetExceeded as BudgetExceeded
+from sordino.privacy.ledger_context import charged_to as charged_to
+from sordino.problem import Problem as Problem
+from sordino.tabular.schema import Schema as Schema
+from sordino.train import PrivacyWarning as PrivacyWarning
+
+__version__: str
