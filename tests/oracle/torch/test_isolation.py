@@ -204,12 +204,9 @@ def shares(oracle, model, batches, record):
     found = []
     drawn = oracle._passes.program.draw_alike(Randomness.seeded(1).sampling, oracle._passes.rows)
     for batch in batches:
-        inputs, targets = oracle._records.some(batch, oracle._passes.rows, np.zeros(3, dtype=np.uint64))
-        clipped = oracle._clipped(points, wanted, inputs, targets, len(batch), drawn)
+        oracle._records.read(batch, oracle._passes.inputs, oracle._passes.targets, np.zeros(3, dtype=np.uint64))
+        tensors = oracle._clipped(points, wanted, len(batch), drawn).contributions()
         place = int(np.flatnonzero(batch == record)[0])
-        parts = [part for each in clipped.parts for part in each.values()]
-        kept = [side for p in parts if p.rows is None for pair in p.pairs for side in pair if side is not None]
-        tensors = [*clipped.weights, *kept, *(p.rows for p in parts if p.rows is not None)]
         found.append([tensor[place].numpy().copy().tobytes() for tensor in tensors])
     return found
 
@@ -277,9 +274,14 @@ def test_a_record_of_another_dtype_leaves_its_companions_theirs():
         def __getitem__(self, number):
             return (np.full(6, 2**24 + 1) if number < 19 else np.full(6, self.last)), number % 3
 
-    inputs = [records_of(Numbers(last)).some(slice(0, 20), 20, np.zeros(3, dtype=np.uint64))[0] for last in (1, 0.5)]
-    assert torch.equal(inputs[0][:19], inputs[1][:19])
-    assert inputs[0].dtype == inputs[1].dtype == torch.int64
+    seeds, read = np.zeros(3, dtype=np.uint64), []
+    for last in (1, 0.5):
+        records = records_of(Numbers(last))
+        assert records.sample(seeds)[0].dtype == torch.int64
+        inputs, targets = torch.empty(20, 6, dtype=torch.int64), torch.empty(20, dtype=torch.int64)
+        records.read(slice(0, 20), inputs, targets, seeds)
+        read.append(inputs)
+    assert torch.equal(read[0][:19], read[1][:19])
 
 
 def by_positives(outputs, targets):
@@ -468,8 +470,8 @@ def test_records_stand_in_an_order_that_nobody_knows():
     model, count = nn.Linear(3, 3), 40
     oracle = oracle_of(model, (torch.randn(count, 3), torch.randint(3, (count,))), chunk=16)
     asked = []
-    some = oracle._records.some
-    oracle._records.some = lambda which, *rest: asked.append(which) or some(which, *rest)
+    read = oracle._records.read
+    oracle._records.read = lambda which, *rest: asked.append(which) or read(which, *rest)
     query = Gradient(parameter_vector(model), 1.0)
     for _ in range(2):
         oracle._answer(query, Randomness.system().sampling)

@@ -7,7 +7,6 @@ from torch import nn
 
 from sordino.oracle.query import Gradient
 from sordino.oracle.torch import TorchOracle, kernels, network_problem, parameter_vector
-from sordino.oracle.torch.norms import Share, _Loops
 
 
 def on_a_line(size):
@@ -49,9 +48,15 @@ def test_a_step_does_not_depend_on_how_weights_are_loaded(monkeypatch):
 
 
 def test_losses_of_another_precision_spoil_only_what_is_not_finite():
-    norms = _Loops(1, 4, torch.float32)
-    norms.add(0, torch.ones(4, 3))
-    losses = torch.tensor([1e300, np.nan, 1.0, np.inf], dtype=torch.float64)
-    (weights,), spoiled = norms.factors([Share("gradient", 1.0, 1.0)], [losses], 4)
-    assert spoiled.tolist() == [1, 3]
-    assert weights.tolist() == pytest.approx([3**-0.5, 0.0, 3**-0.5, 0.0])
+    """A loss beyond single precision is finite, and its record counts."""
+    model = nn.Linear(3, 1, bias=False)
+    targets = torch.tensor([1.0, np.nan, 0.5, np.inf])
+    oracle = TorchOracle(
+        model,
+        lambda outputs, targets: outputs[:, 0] + 1e300 * targets.double(),
+        (torch.ones(4, 3), targets),
+        network_problem(model, 4),
+    )
+    for record, share in enumerate([3**-0.5, 0.0, 3**-0.5, 0.0]):
+        answer = oracle._answer(Gradient(parameter_vector(model), 1.0, np.array([record])))
+        assert answer == pytest.approx(np.full(3, share), rel=1e-3)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from sordino.oracle.torch.norms import Norms, Share, norms_of
-from sordino.oracle.torch.pairs import Form, Pair, SummingForm, moved
-from sordino.oracle.torch.workspace import Workspace
+from sordino.oracle.torch.norms import Kind, Norms, Share, norms_of
+from sordino.oracle.torch.pairs import Form, Pair, SummingForm, equal_parts, moved
+from sordino.oracle.torch.workspace import Step, Workspace
 
 Place = tuple[int, int]
 """Where a parameter begins and ends in the flat vector."""
@@ -29,7 +30,7 @@ class Entry(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """The books of one pass: every use of every parameter, and the records' losses."""
+    """The books of one pass: every use of every parameter, and the records' losses, of which it matters if finite."""
 
     entries: list[Entry]
     losses: Tensor
@@ -53,61 +54,87 @@ class Part:
         rows = None if self.rows is None else self.rows[which]
         return Part(self.form, [pair.part(which) for pair in self.pairs], rows)
 
-    def without(self, spoiled: Tensor) -> Part:
-        rows = None if self.rows is None else self.rows.index_fill(0, spoiled, 0)
-        return Part(self.form, [pair.without(spoiled) for pair in self.pairs], rows)
+    def tensors(self) -> list[Tensor]:
+        """What the gradients are made of."""
+        sides = [side for pair in self.pairs for side in pair if side is not None]
+        return sides if self.rows is None else [self.rows]
 
 
-class Clipped(NamedTuple):
-    """The gradients of a pass under every share, and the weight of every record in it."""
+class Clipping:
+    """Weighs the records of a pass and sums them, for one kind of query. Books lie where they lay in every pass.
 
-    parts: list[dict[Place, Part]]
-    weights: list[Tensor]
-
-    def some(self, which: slice) -> Clipped:
-        parts = [{place: part.some(which) for place, part in found.items()} for found in self.parts]
-        return Clipped(parts, [each[which] for each in self.weights])
-
-    def write(self, out: Mapping[Place, Tensor], work: Workspace) -> None:
-        """The clipped sums of equal blocks of rows, one for every row of `out`.
-
-        Parameters without gradients have their places left alone.
-        """
-        for place in self.parts[0]:
-            weighted = [(w, found[place]) for w, found in zip(self.weights, self.parts, strict=True)]
-            _write(out[place], weighted, work)
-
-
-def clipped(shares: Sequence[Share], notes: Sequence[Notes], count: int, work: Workspace) -> Clipped:
-    """The weights of the first `count` rows; the others have none.
-
-    `notes` has the pass at the point and, for differences, the earlier one. A record that is not finite in one of them
-    counts for nothing.
+    `notes` has the books at the point and, for differences, at the earlier one. `sums` has for every parameter the
+    place of its sums, one row for each of some equal blocks of records; blocks beyond those are summed after them.
+    Parameters without gradients have their places left alone.
     """
-    parts = [
-        _parts(_differences(notes, work) if share.of == "difference" else _gradients(notes[0]), work)
-        for share in shares
-    ]
-    norms = norms_of(len(shares), notes[0].losses.shape[0], work)
-    for number, found in enumerate(parts):
-        for part in found.values():
-            part.measure(number, norms, work)
-    weights, spoiled = norms.factors(shares, [noted.losses for noted in notes], count)
-    if spoiled is not None:
-        parts = [{place: part.without(spoiled) for place, part in found.items()} for found in parts]
-    return Clipped(parts, weights)
+
+    def __init__(
+        self, kinds: Sequence[Kind], notes: Sequence[Notes], sums: Mapping[Place, Tensor], groups: int, work: Workspace
+    ) -> None:
+        self._work = work
+        self._parts = [
+            _parts(_differences(notes, work) if kind == "difference" else _gradients(notes[0]), work) for kind in kinds
+        ]
+        self._norms = norms_of(len(kinds), [noted.losses for noted in notes], work)
+        for number, found in enumerate(self._parts):
+            for part in found.values():
+                part.measure(number, self._norms, work)
+        self._writes = [self._sum(sums, some) for some in equal_parts(len(notes[0].losses), groups)]
+        self._books = {
+            (tensor.data_ptr(), tensor.shape): tensor
+            for found in self._parts
+            for part in found.values()
+            for tensor in (*part.tensors(), *(side for pair in part.pairs for side in pair if side is not None))
+            if tensor.is_floating_point()
+        }
+
+    def weigh(self, shares: Sequence[Share], count: int) -> None:
+        """Fill in the weights of the first `count` rows; the others have none.
+
+        A record that is not finite, at one of the points, counts for nothing: a weight of zero would leave a NaN what
+        it is, so that its numbers become zeros, and those of no other.
+        """
+        for step in self._work.steps:
+            step()
+        spoiled = self._norms.weigh(shares, count)
+        if spoiled is not None:
+            for tensor in self._books.values():
+                tensor.index_fill_(0, spoiled, 0)
+
+    def write(self) -> Iterator[None]:
+        """Write the clipped sums, some blocks at a time."""
+        for steps in self._writes:
+            for step in steps:
+                step()
+            yield
+
+    def contributions(self) -> list[Tensor]:
+        """Everything of which a record's clipped gradient is made."""
+        made_of = [tensor for found in self._parts for part in found.values() for tensor in part.tensors()]
+        return [*self._norms.weights, *made_of]
+
+    def _sum(self, sums: Mapping[Place, Tensor], some: slice) -> list[Step]:
+        weights = [each[some] for each in self._norms.weights]
+        steps: list[Step] = []
+        for place in self._parts[0]:
+            steps += _sum(
+                sums[place],
+                [(w, found[place].some(some)) for w, found in zip(weights, self._parts, strict=True)],
+                self._work,
+            )
+        return steps
 
 
-def _write(out: Tensor, weighted: Sequence[tuple[Tensor, Part]], work: Workspace) -> None:
+def _sum(out: Tensor, weighted: Sequence[tuple[Tensor, Part]], work: Workspace) -> Iterator[Step]:
     pairs = [(weights, pair) for weights, part in weighted if part.rows is None for pair in part.pairs]
     if pairs:
-        cast(SummingForm, weighted[0][1].form).write(out, pairs, work)
+        yield cast(SummingForm, weighted[0][1].form).sum(out, pairs, work)
     kept = 1 if pairs else 0
     for weights, part in weighted:
         if part.rows is not None:
-            blocks = (each.chunk(len(out)) for each in (part.rows, weights))
-            for total, rows, own in zip(out, *blocks, strict=True):
-                total.addmv_(rows.T, own, beta=kept)
+            blocks = equal_parts(len(weights), len(out))
+            for total, block in zip(out, blocks, strict=True):
+                yield partial(total.addmv_, part.rows[block].T, weights[block], beta=kept)
             kept = 1
 
 
@@ -120,11 +147,14 @@ def _differences(notes: Sequence[Notes], work: Workspace) -> Iterator[tuple[Entr
     # the weight and the bias of a layer share a side, whose difference is one tensor for both, measured once
     known: dict[tuple[int, int], Tensor] = {}
 
-    def minus(one: Tensor, other: Tensor) -> Tensor:
-        key = (id(one), id(other))
+    def minus(one: Tensor | None, other: Tensor) -> Tensor:
+        key = (0 if one is None else one.data_ptr(), other.data_ptr())
         if key not in known:
-            known[key] = torch.sub(one, other, out=work.take(*one.shape))
-        return known[key]
+            known[key] = room = work.take(*other.shape)
+            work.steps.append(
+                partial(torch.neg, other, out=room) if one is None else partial(torch.sub, one, other, out=room)
+            )
+        return known[key].view(other.shape)
 
     for new, old in zip(notes[0].entries, notes[1].entries, strict=True):
         yield new, moved(new.pair, old.pair, minus)

@@ -12,30 +12,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from sordino.oracle.torch.clipping import Clipped
-
-Computed = Callable[[Tensor, Tensor], Clipped]
+Computed = Callable[[Tensor, Tensor], list[Tensor]]
 
 
 def keeps_records_apart(computed: Computed, inputs: Tensor, targets: Tensor) -> bool:
     """Whether rows are the same in another order, where every other one has given way to something else."""
     rows = len(inputs)
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(1)).to(inputs.device)
-    here = _copied(computed(inputs.clone(), targets.clone()))
+    here = [tensor.clone() for tensor in computed(inputs, targets)]
     others = inputs[order]
     others[1::2] = others[1::2] * 3 if inputs.is_floating_point() else others[:1]
-    there = _copied(computed(others, targets[order]))
+    there = computed(others, targets[order])
     return all(torch.equal(_bits(one)[order][::2], _bits(other)[::2]) for one, other in zip(here, there, strict=True))
-
-
-def _copied(clipped: Clipped) -> list[Tensor]:
-    """Everything of which a record's clipped gradient is made."""
-    found = list(clipped.weights)
-    for parts in clipped.parts:
-        for part in parts.values():
-            pairs = [side for pair in part.pairs for side in pair if side is not None]
-            found += pairs if part.rows is None else [part.rows]
-    return [tensor.clone() for tensor in found]
 
 
 def _bits(tensor: Tensor) -> Tensor:

@@ -41,23 +41,27 @@ def stream(source: Array, target: NDArray[np.float32]) -> bool:
 
 
 @exact
-def add_on_grid(part: NDArray[Any], total: Array, pivot: float) -> None:
-    """Add numbers rounded to whole multiples of a step, where `pivot` is 1.5 * 2^52 steps.
+def add_on_grid(parts: NDArray[Any], total: Array, pivot: float) -> None:
+    """Add the rows of `parts`, rounded to whole multiples of a step, where `pivot` is 1.5 * 2^52 steps.
 
     Next to the pivot doubles are one step apart, so that adding it rounds, and taking it away again is exact.
     """
-    for i in range(total.size):
-        total[i] += (np.float64(part[i]) + pivot) - pivot
+    for start in range(0, total.size, 2048):
+        some = total[start : start + 2048]
+        for k in range(len(parts)):
+            part = parts[k, start : start + 2048]
+            for i in range(some.size):
+                some[i] += (np.float64(part[i]) + pivot) - pivot
 
 
 @compiled
 def clip_factors(
-    like: NDArray[Any],
     sides: NDArray[np.int64],
     rounding: Array,
     inner: NDArray[np.int64],
     terms: NDArray[np.int64],
     coefficients: Array,
+    squares: NDArray[np.int64],
     losses: NDArray[np.int64],
     shares: Array,
     room: float,
@@ -68,10 +72,11 @@ def clip_factors(
 ) -> int:
     """factors_ki = share_k min(1, clip_k / |g_ki|), or 0 for records that count for nothing; how many those are.
 
-    Numbers are of the dtype of `like`. `sides` are tensors by address and row length, with `rounding` (factor, term) of
-    their squared norms; `inner` are the inner products of two sides each. A term (share, one, other) adds coefficient *
-    one * other to the squared norms of a share; one and other are 0 for the number 1, k + 1 for side k and -1 - k for
-    inner product k. A share is (factor, clip, largest square that counts); `room` is for the rounding of what follows.
+    `sides` are tensors of the factors' dtype, by address and row length, with `rounding` (factor, term) of their
+    squared norms; `inner` are the inner products of two sides each. A term (share, one, other) adds coefficient * one *
+    other to the squared norms of a share; one and other are 0 for the number 1, k + 1 for side k and -1 - k for inner
+    product k. `squares` (share, address) are squared norms that are known. A share is (factor, clip, largest square
+    that counts); `room` is for the rounding of what follows.
 
     A record counts for nothing when a loss is not finite or a square beyond the largest; NaN is beyond everything. So
     does a row from `count` on, which is no record.
@@ -79,19 +84,22 @@ def clip_factors(
     records = usable.size
     known = np.ones((1 + len(sides) + len(inner), records))
     for k in range(len(sides)):
-        rows = carray(pointer(sides[k, 0]), (records, sides[k, 1]), like.dtype)
+        rows = carray(pointer(sides[k, 0]), (records, sides[k, 1]), factors.dtype)
         _square_norms(rows, rounding[k, 0], rounding[k, 1], known[1 + k])
     for k in range(len(inner)):
         one, other = inner[k, 0], inner[k, 1]
-        first = carray(pointer(sides[one, 0]), (records, sides[one, 1]), like.dtype)
-        second = carray(pointer(sides[other, 0]), (records, sides[other, 1]), like.dtype)
+        first = carray(pointer(sides[one, 0]), (records, sides[one, 1]), factors.dtype)
+        second = carray(pointer(sides[other, 0]), (records, sides[other, 1]), factors.dtype)
         _inner_products(first, second, known[-1 - k])
+    totals[:] = 0.0
+    for k in range(len(squares)):
+        totals[squares[k, 0]] += carray(pointer(squares[k, 1]), records, totals.dtype)
     for k in range(len(terms)):
         _add_product(totals[terms[k, 0]], coefficients[k], known[terms[k, 1]], known[terms[k, 2]])
     totals *= 1.0 + room
     usable[:] = True
     for k in range(len(losses)):
-        loss = carray(pointer(losses[k]), records, like.dtype)
+        loss = carray(pointer(losses[k]), records, factors.dtype)
         for i in range(records):
             usable[i] &= abs(loss[i]) < math.inf
     for k in range(len(shares)):

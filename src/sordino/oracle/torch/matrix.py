@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations_with_replacement
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
-from sordino.oracle.torch.pairs import KEEP, Pair, blocks, in_blocks, same, sum_of
+from sordino.oracle.torch.pairs import KEEP, Pair, blocks, equal_parts, same, sum_of
 from sordino.oracle.torch.rounding import CANCELLED, LONGEST, lost, slack
-from sordino.oracle.torch.workspace import Workspace
+from sordino.oracle.torch.workspace import Step, Workspace
 
 
 class Matrix:
@@ -28,39 +30,37 @@ class Matrix:
         records = pairs[0].left.shape[0]
         if records * n * m * work.dtype.itemsize > KEEP or not self._many(pairs):
             return None
-        return _products(pairs, work.take(records, n, m), work).flatten(1)
+        rows = work.take(records, n, m)
+        work.steps.append(partial(_products, pairs, rows, work))
+        return rows.flatten(1)
 
     def measure(self, pairs: Sequence[Pair], share: int, norms: Norms, work: Workspace) -> None:
         if all(pair.left.ndim == 2 and pair.left.is_floating_point() for pair in pairs):
             self._single(pairs, share, norms)
-        else:
-            norms.add_known(share, self._measured(pairs, work) if self._many(pairs) else self._inner(pairs, work))
-
-    def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
-        sums, blocks = out.view(-1, *self.shape), len(out)
-        (weights, pair), *others = weighted
-        if not others and pair.left.ndim == 2 and pair.left.is_floating_point():
-            left = torch.mul(pair.left, weights[:, None], out=work.take(*pair.left.shape))
-            right = _right(pair).reshape(blocks, -1, self.shape[1])
-            torch.bmm(left.view(blocks, -1, self.shape[0]).transpose(1, 2), right, out=sums)
             return
-        for total, some in zip(sums, in_blocks(weighted, blocks), strict=True):
-            self._write_wide(total, some)
+        squares = work.take(len(pairs[0].left), dtype=torch.float64)
+        measured = self._measured if self._many(pairs) else self._inner
+        work.steps.append(lambda: squares.copy_(measured(pairs, work)))
+        norms.add_known(share, squares)
 
-    def _write_wide(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]]) -> None:
+    def sum(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> Step:
+        sums, products = out.view(-1, *self.shape), _merged(weighted)
+        longest = sum(len(each.mixed) * each.mixed[0][1].shape[:-1].numel() for each in products) // len(out)
+        if longest > LONGEST:
+            raise ValueError(
+                f"a layer is used at {longest} places in a block of records: at most {LONGEST} can be added up."
+            )
+        if len(products) == 1 and products[0].is_one_for_each_share:
+            return products[0].sum_of_blocks(sums, work)
+        return lambda: self._sum_wide(sums, products, work)
+
+    def _sum_wide(self, sums: Tensor, products: Sequence[Product], work: Workspace) -> None:
         # several products make up a record's gradient, which may cancel: their sum needs more digits than they have
-        total = torch.zeros(self.shape, dtype=torch.float64, device=out.device)
-        for left, right in _merged(weighted):
-            right = right.reshape(-1, right.shape[-1])
-            if len(right) > LONGEST:
-                raise ValueError(
-                    f"a layer is used at {len(right)} positions in a pass: at most {LONGEST} can be added up."
-                )
-            if left.is_floating_point():
-                total.addmm_(left.reshape(-1, left.shape[-1]).T, right)
-            else:
-                total.index_add_(0, left.reshape(-1), right)
-        out.copy_(total)
+        for out, some in zip(sums, equal_parts(len(products[0].other), len(sums)), strict=True):
+            total = work.scratch("total", *self.shape, dtype=torch.float64)
+            for number, product in enumerate(products):
+                product.add_wide(total, some, work, first=number == 0)
+            out.copy_(total)
 
     def _many(self, pairs: Sequence[Pair]) -> bool:
         """Whether gradients are cheaper than the inner products of all positions."""
@@ -165,8 +165,53 @@ def _inner_products(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor],
     return left.mul_(work.bmm(r1, r2.transpose(1, 2))).sum((1, 2))
 
 
-def _merged(weighted: Sequence[tuple[Tensor, Pair]]) -> list[tuple[Tensor, Tensor]]:
-    """The pairs with their weights multiplied in, in float64; those that share a side become one."""
+class Product(NamedTuple):
+    """sum_k weights_k mixed_k times one other side, for every record. `mixed` are lefts, or else rights."""
+
+    mixed: list[tuple[Tensor, Tensor]]
+    other: Tensor
+    lefts: bool
+
+    @property
+    def is_one_for_each_share(self) -> bool:
+        """Whether no share has a second product that could take away from the first."""
+        single = self.other.ndim == 2 and self.other.is_floating_point()
+        return single and len({id(weights) for weights, _ in self.mixed}) == len(self.mixed)
+
+    def sum_of_blocks(self, sums: Tensor, work: Workspace) -> Step:
+        mixed = work.take(*self.mixed[0][1].shape)
+        left, right = (each.view(len(sums), -1, each.shape[1]) for each in self._sides(mixed, self.other))
+        left = left.transpose(1, 2)
+        (weights, first), *more = ((weights[:, None], tensor) for weights, tensor in self.mixed)
+
+        def write() -> None:
+            torch.mul(first, weights, out=mixed)
+            for each, tensor in more:
+                mixed.addcmul_(tensor, each)
+            torch.bmm(left, right, out=sums)
+
+        return write
+
+    def add_wide(self, total: Tensor, some: slice, work: Workspace, first: bool) -> None:
+        mixed = work.scratch("mixed", *self.mixed[0][1][some].shape, dtype=torch.float64).zero_()
+        for weights, tensor in self.mixed:
+            mixed.addcmul_(tensor[some].double(), weights[some].double().view(-1, *[1] * (tensor.ndim - 1)))
+        other = self.other[some]
+        if other.is_floating_point():
+            other = work.scratch("other", *other.shape, dtype=torch.float64).copy_(other)
+            left, right = (each.view(-1, each.shape[-1]) for each in self._sides(mixed, other))
+            torch.addmm(total, left.T, right, beta=0 if first else 1, out=total)
+        else:
+            if first:
+                total.zero_()
+            total.index_add_(0, other.reshape(-1), mixed.view(-1, mixed.shape[-1]))
+
+    def _sides(self, mixed: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        return (mixed, other) if self.lefts else (other, mixed)
+
+
+def _merged(weighted: Sequence[tuple[Tensor, Pair]]) -> list[Product]:
+    """Pairs that share a side become one product."""
     waiting = [(weights, pair.left, _right(pair)) for weights, pair in weighted]
     merged = []
     while waiting:
@@ -174,16 +219,10 @@ def _merged(weighted: Sequence[tuple[Tensor, Pair]]) -> list[tuple[Tensor, Tenso
         dense = left.is_floating_point()
         sharing = [entry for entry in waiting if dense and same(entry[2], right) and entry[1].is_floating_point()]
         if dense and (sharing or not any(same(entry[1], left) for entry in waiting)):
-            merged.append((_mixed([(weights, left), *((w, other) for w, other, _ in sharing)]), right.double()))
+            merged.append(Product([(weights, left), *((w, other) for w, other, _ in sharing)], right, lefts=True))
         else:
             sharing = [entry for entry in waiting if same(entry[1], left)]
-            mixed = _mixed([(weights, right), *((w, other) for w, _, other in sharing)])
-            merged.append((left.double() if dense else left, mixed))
+            merged.append(Product([(weights, right), *((w, other) for w, _, other in sharing)], left, lefts=False))
         if sharing:
             waiting = [entry for entry in waiting if not any(entry is one for one in sharing)]
     return merged
-
-
-def _mixed(parts: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """sum_k weights_k tensor_k, record by record."""
-    return sum_of(tensor.double() * weights.double().view(-1, *[1] * (tensor.ndim - 1)) for weights, tensor in parts)

@@ -7,7 +7,8 @@ operations cost more than the few large ones of a network; on other devices by P
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -20,23 +21,25 @@ from sordino.oracle.torch.rounding import largest_square, lost, slack
 from sordino.oracle.torch.workspace import Workspace
 
 
+Kind = Literal["gradient", "difference"]
+
+
 class Share(NamedTuple):
     """What is clipped, at which norm, and how much of it enters the answer."""
 
-    of: Literal["gradient", "difference"]
+    of: Kind
     clip: float
     factor: float
 
 
-class Factors(NamedTuple):
-    """factor min(1, clip / |g_i|) for every share, and the records that count for nothing, if any."""
+class Norms(Protocol):
+    """Adds up the squared norms of several kinds of gradients of the same records, one kind per share.
+
+    What they are made of is told once; it lies where it lay in every pass.
+    """
 
     weights: list[Tensor]
-    spoiled: Tensor | None
-
-
-class Norms(Protocol):
-    """Adds up the squared norms of several kinds of gradients of the same records, one kind per share."""
+    """factor min(1, clip / |g_i|) for every share, as of the last pass."""
 
     def add(self, share: int, left: Tensor, right: Tensor | None = None, coefficient: float = 1.0) -> None:
         """coefficient |left_i|^2 |right_i|^2, or without a right side coefficient |left_i|^2."""
@@ -50,30 +53,41 @@ class Norms(Protocol):
         """Squared norms that are known as such, in float64."""
         ...
 
-    def factors(self, shares: Sequence[Share], losses: Sequence[Tensor], count: int) -> Factors:
-        """A record counts for nothing when a norm or a loss of it is not finite, and so do rows from `count` on."""
+    def weigh(self, shares: Sequence[Share], count: int) -> Tensor | None:
+        """Compute the weights, and tell which records count for nothing, if any.
+
+        Those are records of which a norm or a loss is not finite. Rows from `count` on have no weight either.
+        """
         ...
 
 
-def norms_of(shares: int, records: int, work: Workspace) -> Norms:
+def norms_of(shares: int, losses: Sequence[Tensor], work: Workspace) -> Norms:
+    """Of the records with these losses, at one point or two, of which it matters whether they are finite."""
     if work.device.type == "cpu" and work.dtype in (torch.float32, torch.float64):
-        return _Loops(shares, records, work.dtype)
-    return _Operations(shares, records, work)
+        return _Loops(shares, losses, work)
+    return _Operations(shares, losses, work)
 
 
 class _Loops:
-    """Notes what makes up the norms, and has one kernel go through it at the end."""
+    """Notes what makes up the norms, and has one kernel go through it in every pass."""
 
-    def __init__(self, shares: int, records: int, dtype: torch.dtype) -> None:
-        self._totals = np.zeros((shares, records))
-        self._dtype = dtype
-        # tensors are held, so that neither their memory nor their identity can pass to another one
+    def __init__(self, shares: int, losses: Sequence[Tensor], work: Workspace) -> None:
+        records = len(losses[0])
+        weights = work.take(shares, records)
+        self.weights = list(weights.unbind())
+        self._factors, self._dtype = weights.numpy(), work.dtype
+        self._totals = np.empty((shares, records))
+        self._usable = np.empty(records, dtype=np.bool_)
+        # tensors are told by where they lie, so they are held
         self._held: list[Tensor] = []
         self._numbers: dict[int, int] = {}
         self._sides: list[tuple[int, int]] = []
         self._inner: list[tuple[int, int]] = []
         self._terms: list[tuple[int, int, int]] = []
         self._coefficients: list[float] = []
+        self._known: list[tuple[int, int]] = []
+        self._losses = [self._address(each) for each in losses]
+        self._table: tuple[NDArray[Any], ...] = ()
 
     def add(self, share: int, left: Tensor, right: Tensor | None = None, coefficient: float = 1.0) -> None:
         self._terms.append((share, 1 + self._side(left), 0 if right is None else 1 + self._side(right)))
@@ -85,95 +99,96 @@ class _Loops:
         self._coefficients.append(2.0)
 
     def add_known(self, share: int, squares: Tensor) -> None:
-        self._totals[share] += squares.numpy()
+        self._known.append((share, self._address(squares, torch.float64)))
 
-    def factors(self, shares: Sequence[Share], losses: Sequence[Tensor], count: int) -> Factors:
-        weights = torch.empty(self._totals.shape, dtype=self._dtype)
-        usable = np.empty(self._totals.shape[1], dtype=np.bool_)
-        factors = weights.numpy()
-        flags = [self._alike(each) for each in losses]
+    def weigh(self, shares: Sequence[Share], count: int) -> Tensor | None:
+        if not self._table:
+            self._table = (
+                _table(self._sides, 2),
+                np.array([(slack(n), lost(n)) for _, n in self._sides]).reshape(-1, 2),
+                _table(self._inner, 2),
+                _table(self._terms, 3),
+                np.array(self._coefficients, dtype=np.float64),
+                _table(self._known, 2),
+                np.array(self._losses, dtype=np.int64),
+            )
         spoiled = kernels.clip_factors(
-            factors[:0],
-            _table(self._sides, 2),
-            np.array([(slack(n), lost(n)) for _, n in self._sides]).reshape(-1, 2),
-            _table(self._inner, 2),
-            _table(self._terms, 3),
-            np.array(self._coefficients, dtype=np.float64),
-            np.array([each.data_ptr() for each in flags]),
-            np.array([(share.factor, share.clip, largest_square(share.clip, self._dtype)) for share in shares]),
+            *self._table,
+            _clips(tuple(shares), self._dtype),
             slack(0, self._dtype),
             self._totals,
-            factors,
-            usable,
+            self._factors,
+            self._usable,
             count,
         )
-        return Factors(list(weights.unbind()), torch.from_numpy(np.flatnonzero(~usable)) if spoiled else None)
+        return torch.from_numpy(np.flatnonzero(~self._usable)) if spoiled else None
 
     def _side(self, tensor: Tensor) -> int:
-        """The tensor's number: rows are told by where they lie, so they are held until the end."""
-        number = self._numbers.get(id(tensor))
-        if number is None:
-            rows = (tensor if tensor.ndim == 2 else tensor.flatten(1)).contiguous()
-            assert rows.dtype == self._dtype, f"{rows.dtype} among numbers of {self._dtype}"
-            number = self._numbers[id(tensor)] = len(self._sides)
-            self._sides.append((rows.data_ptr(), rows.shape[1]))
-            self._held.append(tensor)
-            self._held.append(rows)
-        return number
+        """The tensor's number."""
+        address = self._address(tensor)
+        if address not in self._numbers:
+            self._numbers[address] = len(self._sides)
+            self._sides.append((address, tensor[0].numel()))
+        return self._numbers[address]
 
-    def _alike(self, losses: Tensor) -> Tensor:
-        """Finite where the losses are, in the dtype of the rest."""
-        return (
-            losses.contiguous()
-            if losses.dtype == self._dtype
-            else torch.where(losses.isfinite(), 0, torch.inf).to(self._dtype)
-        )
+    def _address(self, tensor: Tensor, dtype: torch.dtype | None = None) -> int:
+        assert tensor.is_contiguous(), "rows are read one number after the other"
+        assert tensor.dtype == (dtype or self._dtype), f"{tensor.dtype} among numbers of {self._dtype}"
+        self._held.append(tensor)
+        return tensor.data_ptr()
 
 
 def _table(rows: list[Any], columns: int) -> NDArray[np.int64]:
     return np.array(rows, dtype=np.int64).reshape(-1, columns)
 
 
+@lru_cache(maxsize=16)
+def _clips(shares: tuple[Share, ...], dtype: torch.dtype) -> NDArray[np.float64]:
+    return np.array([(share.factor, share.clip, largest_square(share.clip, dtype)) for share in shares])
+
+
 class _Operations:
-    def __init__(self, shares: int, records: int, work: Workspace) -> None:
-        self._totals = torch.zeros(shares, records, dtype=torch.float64, device=work.device)
-        self._dtype = work.dtype
-        self._squares: dict[int, tuple[Tensor, Tensor]] = {}
+    def __init__(self, shares: int, losses: Sequence[Tensor], work: Workspace) -> None:
+        self.weights = list(work.take(shares, len(losses[0])).unbind())
+        self._losses, self._dtype = losses, work.dtype
+        self._terms: list[list[Callable[[dict[int, Tensor]], Tensor]]] = [[] for _ in range(shares)]
 
     def add(self, share: int, left: Tensor, right: Tensor | None = None, coefficient: float = 1.0) -> None:
-        first = self._square(left)
-        self._totals[share].add_(first if right is None else first * self._square(right), alpha=coefficient)
+        def term(known: dict[int, Tensor]) -> Tensor:
+            first = _square(left, known)
+            return coefficient * (first if right is None else first * _square(right, known))
+
+        self._terms[share].append(term)
 
     def add_inner(self, share: int, lefts: tuple[Tensor, Tensor], rights: tuple[Tensor, Tensor]) -> None:
-        left, right = ((one.double() * other.double()).sum(1) for one, other in (lefts, rights))
-        self._totals[share].addcmul_(left, right, value=2.0)
+        def term(known: dict[int, Tensor]) -> Tensor:
+            left, right = ((one.double() * other.double()).sum(1) for one, other in (lefts, rights))
+            return 2.0 * left * right
+
+        self._terms[share].append(term)
 
     def add_known(self, share: int, squares: Tensor) -> None:
-        self._totals[share].add_(squares)
+        self._terms[share].append(lambda known: squares)
 
-    def factors(self, shares: Sequence[Share], losses: Sequence[Tensor], count: int) -> Factors:
-        self._totals *= 1 + slack(0, self._dtype)
+    def weigh(self, shares: Sequence[Share], count: int) -> Tensor | None:
+        known: dict[int, Tensor] = {}
+        zeros = torch.zeros_like(self.weights[0], dtype=torch.float64)
+        totals = torch.stack([sum((term(known) for term in terms), zeros) for terms in self._terms])
+        totals *= 1 + slack(0, self._dtype)
         usable = torch.stack(
-            [
-                squares <= largest_square(share.clip, self._dtype)
-                for squares, share in zip(self._totals, shares, strict=True)
-            ]
-            + [each.isfinite() for each in losses]
+            [squares <= largest_square(share.clip, self._dtype) for squares, share in zip(totals, shares, strict=True)]
+            + [each.isfinite() for each in self._losses]
         ).all(0)
-        spoiled = None if bool(usable.all()) else torch.nonzero(~usable).view(-1)
-        if spoiled is not None:
-            self._totals.index_fill_(1, spoiled, 0)
-        weights = [
-            (share.factor * (share.clip / squares.sqrt().clamp_(min=share.clip))).to(self._dtype)
-            for squares, share in zip(self._totals, shares, strict=True)
-        ]
-        for each in weights:
-            each[count:] = 0
-        return Factors(weights, spoiled)
+        totals.masked_fill_(~usable, 0)
+        for weights, squares, share in zip(self.weights, totals, shares, strict=True):
+            weights.copy_(share.factor * (share.clip / squares.sqrt_().clamp_(min=share.clip)))
+            weights.masked_fill_(~usable, 0)[count:] = 0
+        return None if bool(usable.all()) else torch.nonzero(~usable).view(-1)
 
-    def _square(self, tensor: Tensor) -> Tensor:
-        if id(tensor) not in self._squares:
-            n = tensor[0].numel()
-            norms = torch.linalg.vector_norm(tensor.flatten(1), dim=1, dtype=torch.float64)
-            self._squares[id(tensor)] = (tensor, norms.square_().mul_(1 + slack(n)).add_(lost(n)))
-        return self._squares[id(tensor)][1]
+
+def _square(tensor: Tensor, known: dict[int, Tensor]) -> Tensor:
+    if id(tensor) not in known:
+        n = tensor[0].numel()
+        norms = torch.linalg.vector_norm(tensor.flatten(1), dim=1, dtype=torch.float64)
+        known[id(tensor)] = norms.square_().mul_(1 + slack(n)).add_(lost(n))
+    return known[id(tensor)]

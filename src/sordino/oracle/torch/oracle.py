@@ -27,9 +27,9 @@ from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.torch import kernels
 from sordino.oracle.torch.checks import checked_places, refuse_mixing
-from sordino.oracle.torch.clipping import Clipped, clipped
+from sordino.oracle.torch.clipping import Clipping
 from sordino.oracle.torch.isolation import keeps_records_apart
-from sordino.oracle.torch.norms import Share
+from sordino.oracle.torch.norms import Kind, Share
 from sordino.oracle.torch.passes import MULTIPLE, Passes
 from sordino.oracle.torch.records import Which, records_of
 from sordino.oracle.torch.rounding import BLOCK, MOST_RECORDS, pivot, sum_error
@@ -79,16 +79,16 @@ class TorchOracle:
         self._records = records_of(data)
         self._fits()
         self._streams = Randomness.system()
-        sample = self._records.some(slice(0, 1), 1, self._streams.sampling.words(SEEDS))
+        sample = self._records.sample(self._streams.sampling.words(SEEDS))
         rows = rows_of_pass(min(problem.records, 1024) if chunk is None else chunk)
         self._passes = Passes(copy.deepcopy(model), loss, sample, rows)
         self._block = self._passes.rows // -(-self._passes.rows // BLOCK)
-        self._work = Workspace(self._passes.dtype, self._passes.device)
         self._sum = np.empty(problem.dim)
         self._parts = torch.zeros(
             (self._blocks_at_once(), problem.dim), dtype=self._passes.dtype, device=self._passes.device
         )
-        self._pieces = {place: self._parts[:, slice(*place)] for place in self._passes.places}
+        self._books = [self._passes.books()]
+        self._clippings: dict[tuple[Kind, ...], Clipping] = {}
         self._tried: set[tuple[int, tuple[str, ...]]] = set()
         for notice in self._passes.notices:
             warnings.warn(notice, UserWarning, stacklevel=2)
@@ -134,16 +134,11 @@ class TorchOracle:
         return self._sum
 
     def _add_pass(self, points: list[Array], shares: list[Share], which: Which, count: int, stream: Stream) -> None:
-        inputs, targets = self._records.some(which, self._passes.rows, stream.words(SEEDS))
+        self._records.read(which, self._passes.inputs, self._passes.targets, stream.words(SEEDS))
         drawn = self._passes.program.draw(stream, count)
-        found = self._clipped(points, shares, inputs, targets, count, drawn)
         # a block is never left out beside others, even one without records: how it is summed must not depend on them
-        size = len(self._parts) * self._block
-        for start in range(0, count, size):
-            some = found if size == self._passes.rows else found.some(slice(start, start + size))
-            some.write(self._pieces, self._work)
-            for part in self._parts.cpu().numpy():
-                kernels.add_on_grid(part, self._sum, pivot(sum(s.clip * s.factor for s in shares)))
+        for _ in self._clipped(points, shares, count, drawn).write():
+            kernels.add_on_grid(self._parts.cpu().numpy(), self._sum, pivot(sum(s.clip * s.factor for s in shares)))
 
     def _blocks_at_once(self) -> int:
         """How many blocks of a pass are summed together: their sums must not take much memory."""
@@ -151,21 +146,26 @@ class TorchOracle:
         most = max(1, SUMS // (self._problem.dim * self._passes.dtype.itemsize))
         return max(count for count in range(1, min(blocks, most) + 1) if blocks % count == 0)
 
-    def _clipped(
-        self,
-        points: list[Array],
-        shares: list[Share],
-        inputs: Tensor,
-        targets: Tensor,
-        count: int,
-        drawn: list[list[Tensor]],
-    ) -> Clipped:
-        self._work.reset()
-        notes = []
-        for point in points:
+    def _clipped(self, points: list[Array], shares: list[Share], count: int, drawn: list[list[Tensor]]) -> Clipping:
+        """What is known of the records in the passes' inputs and targets, of which `count` are records."""
+        clipping = self._clipping(len(points), tuple(share.of for share in shares))
+        for point, (memory, _) in zip(points, self._books, strict=False):
             self._passes.load(point)
-            notes.append(self._passes.notes(inputs, targets, count, drawn))
-        return clipped(shares, notes, count, self._work)
+            self._passes.run(memory, count, drawn)
+        clipping.weigh(shares, count)
+        return clipping
+
+    def _clipping(self, points: int, kinds: tuple[Kind, ...]) -> Clipping:
+        if kinds not in self._clippings:
+            while len(self._books) < points:
+                self._books.append(self._passes.books())
+            sums = {place: self._parts[:, slice(*place)] for place in self._passes.places}
+            work = Workspace(self._passes.dtype, self._passes.device, self._passes.program.aligned)
+            groups = self._passes.rows // self._block // len(self._parts)
+            # one at a time, for the memory that it takes
+            notes = [notes for _, notes in self._books[:points]]
+            self._clippings = {kinds: Clipping(kinds, notes, sums, groups, work)}
+        return self._clippings[kinds]
 
     def _try_out(self, points: list[Array], shares: list[Share]) -> None:
         """Before the first answer of a kind: see `isolation`. Where records are not apart together, each is alone."""
@@ -175,7 +175,7 @@ class TorchOracle:
         how = None
         while not self._apart(points, shares):
             how = self._passes.more_careful()
-            self._work.aligned = True
+            self._books, self._clippings = [self._passes.books()], {}
             if how is None:
                 raise ValueError(
                     "this machine computes a record differently beside other records, even one by one, so that no "
@@ -194,13 +194,13 @@ class TorchOracle:
     def _apart(self, points: list[Array], shares: list[Share]) -> bool:
         rows = self._passes.rows
         drawn = self._passes.program.draw_alike(self._streams.sampling, rows)
-        return all(
-            keeps_records_apart(
-                lambda inputs, targets: self._clipped(points, shares, inputs, targets, rows, drawn),
-                *self._passes.made_up(seed),
-            )
-            for seed in range(2)
-        )
+
+        def computed(inputs: Tensor, targets: Tensor) -> list[Tensor]:
+            self._passes.inputs.copy_(inputs)
+            self._passes.targets.copy_(targets)
+            return self._clipped(points, shares, rows, drawn).contributions()
+
+        return all(keeps_records_apart(computed, *self._passes.made_up(seed)) for seed in range(2))
 
     def _room(self, query: Gradient | Difference | Recursion) -> float:
         vectors = 2 if isinstance(query, Recursion) else 1

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
-from sordino.oracle.torch.workspace import Workspace
+from sordino.oracle.torch.workspace import Step, Workspace
 
 KEEP = 1 << 25
 """Bytes of gradients, a row per record of a chunk, that a parameter may keep between measuring and summing."""
@@ -40,17 +40,15 @@ class Pair(NamedTuple):
     def part(self, some: slice) -> Pair:
         return Pair(self.left[some], None if self.right is None else self.right[some])
 
-    def without(self, spoiled: Tensor) -> Pair:
-        """Zeros in place of these records: a weight of zero would leave a NaN what it is."""
-        left = self.left.index_fill(0, spoiled, 0) if self.left.is_floating_point() else self.left
-        return Pair(left, None if self.right is None else self.right.index_fill(0, spoiled, 0))
-
 
 class Form(Protocol):
-    """A product of pairs, added up."""
+    """A product of pairs, added up. What a form says is said once, about tensors that stay where they are."""
 
     def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor | None:
-        """The gradients, records x parameters; None where they would be large, or are not needed."""
+        """The gradients, records x parameters; None where they would be large, or are not needed.
+
+        What fills them becomes one of the steps of a pass.
+        """
         ...
 
 
@@ -58,11 +56,11 @@ class SummingForm(Form, Protocol):
     """A form whose gradients need not be written down to be measured and summed."""
 
     def measure(self, pairs: Sequence[Pair], share: int, norms: Norms, work: Workspace) -> None:
-        """Add to the share what makes up the squared norms."""
+        """Tell what makes up the squared norms of the share."""
         ...
 
-    def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
-        """out_b = sum_i weight_i gradient_i, over the b-th of as many equal blocks as `out` has rows."""
+    def sum(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> Step:
+        """What writes out_b = sum_i weight_i gradient_i, over the b-th of as many equal blocks as `out` has rows."""
         ...
 
 
@@ -73,21 +71,26 @@ class Scale:
         self.axis = axis
 
     def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
-        return self._row(pairs[0]) if len(pairs) == 1 else sum_of(self._row(pair) for pair in pairs)
+        first = pairs[0].left
+        if len(pairs) == 1 and pairs[0].right is None and first.ndim == 2:
+            return first
+        rows = work.take(len(first), first.shape[-self.axis if first.ndim == 3 else -1])
+        work.steps.append(lambda: rows.copy_(sum_of(self._row(pair) for pair in pairs)))
+        return rows
 
     def _row(self, pair: Pair) -> Tensor:
         product = pair.left if pair.right is None else pair.left * pair.right
         return product if product.ndim == 2 else product.sum(self.axis)
 
 
-def moved(new: Pair, old: Pair, minus: Callable[[Tensor, Tensor], Tensor]) -> list[Pair]:
-    """new - old."""
+def moved(new: Pair, old: Pair, minus: Callable[[Tensor | None, Tensor], Tensor]) -> list[Pair]:
+    """new - old; without the first, `minus` gives the negative of the other."""
     if new.right is None or old.right is None or same(new.right, old.right):
         return [Pair(minus(new.left, old.left), new.right)]
     if same(new.left, old.left):
         return [Pair(new.left, minus(new.right, old.right))]
     if not new.left.is_floating_point():
-        return [new, Pair(old.left, -old.right)]
+        return [new, Pair(old.left, minus(None, old.right))]
     return [Pair(new.left, minus(new.right, old.right)), Pair(minus(new.left, old.left), old.right)]
 
 
@@ -103,13 +106,9 @@ def blocks(records: int, bytes_each: int) -> list[slice]:
     return [slice(first, first + step) for first in range(0, records, step)]
 
 
-def in_blocks(weighted: Sequence[tuple[Tensor, Pair]], count: int) -> Iterator[list[tuple[Tensor, Pair]]]:
-    """The rows of every block. Pairs of the same weights keep them in common."""
-    size = len(weighted[0][0]) // count
-    for first in range(0, count * size, size):
-        some = slice(first, first + size)
-        weights = {id(each): each[some] for each, _ in weighted}
-        yield [(weights[id(each)], pair.part(some)) for each, pair in weighted]
+def equal_parts(records: int, count: int) -> list[slice]:
+    size = records // count
+    return [slice(first, first + size) for first in range(0, count * size, size)]
 
 
 def sum_of(tensors: Iterator[Tensor]) -> Tensor:

@@ -15,9 +15,9 @@ from sordino.oracle.torch.attention import open_attention
 from sordino.oracle.torch.clipping import Entry, Notes
 from sordino.oracle.torch.layers import Rule, known_parameters
 from sordino.oracle.torch.layout import Site, layout_of, made_up, refuse_mixing_of, words_of
-from sordino.oracle.torch.pairs import KEEP, Pair, Scale
+from sordino.oracle.torch.pairs import KEEP, Form, Pair, Scale
 from sordino.oracle.torch.parameters import Place, places
-from sordino.oracle.torch.program import Given, Program, Untraceable
+from sordino.oracle.torch.program import Given, Memory, Program, Untraceable
 from sordino.oracle.torch.rounding import BLOCK
 from sordino.oracle.torch.tape import Tape
 
@@ -67,6 +67,7 @@ class Passes:
         booked = {id(place.parameter): place for place in found if place.name not in self._layout.apart}
         self._books = [_books(site, booked) for site in self._layout.sites]
         self.rows = self._largest(rows)
+        self.inputs, self.targets = (t.new_zeros((self.rows, *t.shape[1:])) for t in self._sample)
         self.program = self._traced()
         if not self.program.is_random:
             refuse_mixing_of(self._layout.losses)
@@ -90,26 +91,22 @@ class Passes:
         if not finite:
             raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
 
-    def notes(self, inputs: Tensor, targets: Tensor, count: int, drawn: list[list[Tensor]]) -> Notes:
-        """The books at the point that was loaded, of the first `count` rows."""
-        inputs, targets = self._moved((inputs, targets))
+    def run(self, memory: Memory, count: int, drawn: list[list[Tensor]]) -> None:
+        """Keep the books of the first `count` rows of `inputs` and `targets`, at the point that was loaded."""
+        inputs = self.inputs
         if self._layout.overwrites and not self.program.together:
             inputs = inputs.clone()
-        found = self.program.run(inputs, targets, count, drawn)
-        calls = [books for books in self._books if books is not None]
-        e, rest = found[: len(calls)], found[len(calls) :]
-        rows, rest = rest[: len(self._apart)], rest[len(self._apart) :]
-        with torch.no_grad():
-            entries = [
-                Entry(books.places[name], form, pair)
-                for books, a, e in zip(calls, rest[:-1], e, strict=True)
-                for name, form, pair in books.rule(books.layer, self._booked(a), self._booked(e))
-                if name in books.places
-            ]
-            for place, gradients in zip(self._apart, rows, strict=True):
-                flat = self._booked(gradients).flatten(1)
-                entries.append(Entry((place.start, place.stop), Scale(axis=1), Pair(flat)))
-        return Notes(entries, rest[-1].view(-1))
+        self.program.run(memory, inputs, self.targets, count, drawn)
+
+    def books(self) -> tuple[Memory, Notes]:
+        """Memory for the books of a pass, and how to read them there."""
+        memory = self.program.memory(self.inputs, self.targets)
+        *sides, losses = memory.results
+        entries = [
+            Entry(place, form, Pair(sides[left], None if right is None else sides[right]))
+            for place, form, left, right in self._entries
+        ]
+        return memory, Notes(entries, losses)
 
     def more_careful(self) -> str | None:
         """Compute records in a slower way that depends less on what is beside them; what it is, None after the last."""
@@ -143,7 +140,7 @@ class Passes:
                 ) from error
 
     def _program(self, together: bool, aligned: bool = False) -> Program:
-        """The books of a record: gradients at the layers' outputs, of parameters without rule, inputs, and loss."""
+        """From a record to its books: the sides of the pairs, and the loss."""
         names = [place.name for place in self._apart]
         tensors = {**dict(self._model.named_parameters()), **dict(self._model.named_buffers())}
         held = {name: tensor.detach() for name, tensor in tensors.items() if name not in names}
@@ -165,7 +162,30 @@ class Passes:
 
         zeros = [torch.zeros(shape, dtype=self._own_dtype, device=self.device) for shape in shapes]
         apart = [place.parameter.detach() for place in self._apart]
-        return Program(one, Given(zeros, apart, list(held.values())), *self.made_up(), together, aligned)
+        given = Given(zeros, apart, list(held.values()))
+        return Program(one, self._written, given, *self.made_up(), together, aligned)
+
+    def _written(self, gradients: Any, rest: Any) -> list[Tensor]:
+        """The books as a list of tensors; which is which stays in `_entries`."""
+        (e, rows), (a, losses) = gradients, rest
+        entries = [
+            (books.places[name], form, pair)
+            for books, a, e in zip(filter(None, self._books), a, e, strict=True)
+            for name, form, pair in books.rule(books.layer, self._booked(a), self._booked(e))
+            if name in books.places
+        ]
+        for place, each in zip(self._apart, rows, strict=True):
+            entries.append(((place.start, place.stop), Scale(axis=1), Pair(self._booked(each).flatten(1))))
+        sides = [side for *_, pair in entries for side in pair if side is not None]
+        numbers = iter(range(len(sides)))
+        self._entries = [
+            (place, form, next(numbers), None if pair.right is None else next(numbers)) for place, form, pair in entries
+        ]
+        # a loss only tells whether it is finite, which it may be beyond what the books can hold
+        losses = losses.view(-1)
+        if losses.dtype != self.dtype:
+            losses = torch.where(losses.isfinite(), 0.0, torch.inf).to(self.dtype)
+        return [*sides, losses]
 
     def _booked(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from sordino.oracle.torch.norms import Norms
-from sordino.oracle.torch.pairs import KEEP, Pair, blocks, in_blocks, sum_of
+from sordino.oracle.torch.pairs import KEEP, Pair, blocks, equal_parts, sum_of
 from sordino.oracle.torch.rounding import lost, slack
-from sordino.oracle.torch.workspace import Workspace
+from sordino.oracle.torch.workspace import Step, Workspace
 
 
 class Patches:
@@ -42,41 +43,47 @@ class Patches:
         if records * self._numbers * work.dtype.itemsize > KEEP:
             return None
         rows = work.take(records, self._numbers)
-        for some in self._blocks(pairs):
-            self._products([pair.part(some) for pair in pairs], rows[some], work)
+        parts = [([pair.part(some) for pair in pairs], rows[some]) for some in self._blocks(pairs)]
+        work.steps += [partial(self._products, some, out, work) for some, out in parts]
         return rows
 
     def measure(self, pairs: Sequence[Pair], share: int, norms: Norms, work: Workspace) -> None:
-        records = len(pairs[0].left)
-        lengths = torch.empty(records, dtype=torch.float64, device=work.device)
+        squares = work.take(len(pairs[0].left), dtype=torch.float64)
+        work.steps.append(lambda: self._measured(pairs, squares, work))
+        norms.add_known(share, squares)
+
+    def sum(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> Step:
+        """By the gradients of a few records at a time: what a record adds is one vector, rounded by itself."""
+        shares: dict[int, tuple[Tensor, list[Pair]]] = {}
+        for weights, pair in weighted:
+            shares.setdefault(id(weights), (weights, []))[1].append(pair)
+
+        def write() -> None:
+            out.zero_()
+            for weights, pairs in shares.values():
+                for total, block in zip(out, equal_parts(len(weights), len(out)), strict=True):
+                    self._add([pair.part(block) for pair in pairs], weights[block], total, work)
+
+        return write
+
+    def _add(self, pairs: Sequence[Pair], weights: Tensor, total: Tensor, work: Workspace) -> None:
         for some in self._blocks(pairs):
             rows = work.scratch("rows", some.stop - some.start, self._numbers)
             self._products([pair.part(some) for pair in pairs], rows, work)
-            lengths[some] = torch.linalg.vector_norm(rows, dim=1)
+            total.addmv_(rows.T, weights[some])
+
+    def _measured(self, pairs: Sequence[Pair], squares: Tensor, work: Workspace) -> None:
+        for some in self._blocks(pairs):
+            rows = work.scratch("rows", some.stop - some.start, self._numbers)
+            self._products([pair.part(some) for pair in pairs], rows, work)
+            squares[some] = torch.linalg.vector_norm(rows, dim=1)
         positions = sum(pair.left[0, 0].numel() for pair in pairs)
         # the sum is taken anew, from the pairs: rounding is relative to what was added up, at most |left| |patches|,
         # and every number of the input stands in at most as many patches as the kernel has places
         places = self._kernel[0] * self._kernel[1]
         added = sum_of(_length(left) * _length(right) for left, right in map(_both, pairs))
-        lengths.add_(added, alpha=math.sqrt(places) * slack(positions, work.dtype))
-        lengths.square_().mul_(1 + slack(self._numbers, work.dtype)).add_(lost(self._numbers * positions, work.dtype))
-        norms.add_known(share, lengths)
-
-    def write(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
-        """By the gradients of a few records at a time: what a record adds is one vector, rounded by itself."""
-        for total, some in zip(out, in_blocks(weighted, len(out)), strict=True):
-            self._write_block(total, some, work)
-
-    def _write_block(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> None:
-        out.zero_()
-        shares: dict[int, tuple[Tensor, list[Pair]]] = {}
-        for weights, pair in weighted:
-            shares.setdefault(id(weights), (weights, []))[1].append(pair)
-        for weights, pairs in shares.values():
-            for some in self._blocks(pairs):
-                rows = work.scratch("rows", some.stop - some.start, self._numbers)
-                self._products([pair.part(some) for pair in pairs], rows, work)
-                out.addmv_(rows.T, weights[some])
+        squares.add_(added, alpha=math.sqrt(places) * slack(positions, work.dtype))
+        squares.square_().mul_(1 + slack(self._numbers, work.dtype)).add_(lost(self._numbers * positions, work.dtype))
 
     def _blocks(self, pairs: Sequence[Pair]) -> list[slice]:
         left, right = _both(pairs[0])

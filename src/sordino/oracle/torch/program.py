@@ -20,9 +20,11 @@ from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.graph import CodeGen
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._pytree import tree_map
 
 from sordino.oracle.torch.alignment import align
 from sordino.oracle.torch.draws import Draw, cut_out, is_random
+from sordino.oracle.torch.results import place_results
 from sordino.oracle.torch.simplification import simplify
 from sordino.privacy.randomness import Stream
 
@@ -46,19 +48,42 @@ class Given(NamedTuple):
         return [*self.zeros, *self.apart, *self.held]
 
 
+class Memory(NamedTuple):
+    """Where a run leaves its results, each with the records on its first axis, and the memory they are views of."""
+
+    results: list[Tensor]
+    buffers: list[Tensor]
+
+
 class Program:
-    """The operations, and the inputs they need: the model's tensors, a pass of records, and random numbers."""
+    """The operations, and the inputs they need: the model's tensors, a pass of records, and random numbers.
+
+    `one` is the function of a record, which also returns something else; `books` makes the results of its gradients and
+    of that, where all of them have the records on their first axis.
+    """
 
     def __init__(
-        self, one: OneRecord, given: Given, inputs: Tensor, targets: Tensor, together: bool, aligned: bool = False
+        self,
+        one: OneRecord,
+        books: Callable[[Any, Any], list[Tensor]],
+        given: Given,
+        inputs: Tensor,
+        targets: Tensor,
+        together: bool,
+        aligned: bool = False,
     ) -> None:
         self.together, self.aligned = together, aligned
         self._given = given
-        function: OneRecord = torch.func.grad(one, argnums=(0, 1), has_aux=True)
+        gradients: OneRecord = torch.func.grad(one, argnums=(0, 1), has_aux=True)
         if together:
-            function = torch.func.vmap(function, in_dims=(None, None, None, 0, 0), randomness="different")
+            gradients = torch.func.vmap(gradients, in_dims=(None, None, None, 0, 0), randomness="different")
         else:
             inputs, targets = inputs[0].clone(), targets[0].clone()
+
+        def function(*arguments: Any) -> list[Tensor]:
+            found = gradients(*arguments)
+            return books(*(found if together else tree_map(lambda tensor: tensor.unsqueeze(0), found)))
+
         try:
             with torch.no_grad(), _plain_operations(), torch.random.fork_rng([]):
                 module = make_fx(function)(*given, inputs, targets)
@@ -67,10 +92,11 @@ class Program:
         if together:
             _refuse_tables_of_records(module.graph)
         self._draws = _tidied(module.graph, given)
-        used = [node for node in module.graph.nodes if node.op == "placeholder"]
-        self._positions = [int(node.meta["position"]) for node in used if "position" in node.meta]
         if aligned:
             align(module.graph)
+        self._buffers, self._results = place_results(module.graph, len(given.flat()) if together else None)
+        used = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._positions = [int(node.meta["position"]) for node in used if "position" in node.meta]
         module.graph.set_codegen(CodeGen())
         module.graph.lint()
         module.recompile()
@@ -92,20 +118,40 @@ class Program:
             return [[t.expand(draw.shape).contiguous() for t, draw in zip(drawn, self._draws, strict=True)]]
         return [drawn] * records
 
-    def run(self, inputs: Tensor, targets: Tensor, count: int, drawn: list[list[Tensor]]) -> list[Tensor]:
-        """What the function returns, with the records on the first axis. Rows from `count` on are no records."""
+    def memory(self, inputs: Tensor, targets: Tensor) -> Memory:
+        """For the results of runs on records that will always lie in these tensors."""
+        buffers = [torch.empty(b.shape, dtype=b.dtype, device=b.device) for b in self._buffers]
+        lie_in = [*buffers, inputs, targets] if self.together else buffers
+        results = [lie_in[result.source].view(result.shape) for result in self._results]
+        if self.together:
+            return Memory(results, buffers)
+        # what is one tensor for a record is one for all of them
+        whole = {
+            (t.data_ptr(), t.shape): torch.zeros((len(inputs), *t.shape[1:]), dtype=t.dtype, device=t.device)
+            for t in results
+        }
+        return Memory([whole[t.data_ptr(), t.shape] for t in results], buffers)
+
+    def run(self, memory: Memory, inputs: Tensor, targets: Tensor, count: int, drawn: list[list[Tensor]]) -> None:
+        """Compute the results. Rows from `count` on are no records."""
         known = self._given.flat()
         if self.together:
-            return self._run([*known, inputs, targets], drawn[0])
-        # in memory of its own: a view that reaches too far must not reach another record
-        rows = [self._run([*known, inputs[i].clone(), targets[i].clone()], drawn[i]) for i in range(count)]
-        return [_stacked(column, len(inputs)) for column in zip(*rows, strict=True)]
+            self._run([*known, inputs, targets], memory.buffers, drawn[0])
+            return
+        alone = [memory.buffers[result.source].view(result.shape) for result in self._results]
+        for i in range(count):
+            # in memory of its own: a view that reaches too far must not reach another record
+            self._run([*known, inputs[i].clone(), targets[i].clone()], memory.buffers, drawn[i])
+            for whole, row in zip(memory.results, alone, strict=True):
+                whole[i] = row[0]
+        for whole in memory.results:
+            whole[count:] = 0
 
-    def _run(self, known: Sequence[Tensor], drawn: list[Tensor]) -> list[Tensor]:
+    def _run(self, known: Sequence[Tensor], buffers: list[Tensor], drawn: list[Tensor]) -> None:
         try:
             with torch.no_grad():
-                found: list[Tensor] = self._module(*drawn, *(known[position] for position in self._positions))
-            return found
+                self._module(*buffers, *drawn, *(known[position] for position in self._positions))
+            return
         except (RuntimeError, IndexError) as error:
             kind = type(error).__name__
         # outside the handler, so that the error with its message, which could hold a value of a record, is gone
@@ -113,12 +159,6 @@ class Program:
             f"an operation of the model or of the loss failed on the records ({kind}), which it did not on made-up "
             "ones: see that every class number and every word is in range."
         )
-
-
-def _stacked(rows: Sequence[Tensor], size: int) -> Tensor:
-    whole = rows[0].new_zeros((size, *rows[0].shape))
-    torch.stack(list(rows), out=whole[: len(rows)])
-    return whole
 
 
 @contextmanager

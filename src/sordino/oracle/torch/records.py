@@ -21,11 +21,15 @@ class Records(Protocol):
     """Inputs and targets by number. Only those asked for are read."""
 
     def __len__(self) -> int: ...
-    def some(self, which: Which, rows: int, seeds: Seeds) -> tuple[Tensor, Tensor]:
-        """Inputs and targets, followed by zeros to make up so many rows; valid until the next call.
+    def read(self, which: Which, inputs: Tensor, targets: Tensor, seeds: Seeds) -> None:
+        """Write records into the first rows of these tensors, in their dtype, and zeros into the rest.
 
         What is drawn on the way, as to turn a picture at random, follows from the seeds, three of them.
         """
+        ...
+
+    def sample(self, seeds: Seeds) -> tuple[Tensor, Tensor]:
+        """The first record, as a batch of one: its shape and dtype are those of all others."""
         ...
 
 
@@ -41,8 +45,12 @@ class ArrayRecords:
     def __len__(self) -> int:
         return len(self._parts[0])
 
-    def some(self, which: Which, rows: int, seeds: Seeds) -> tuple[Tensor, Tensor]:
-        inputs, targets = (part.some(which, rows) for part in self._parts)
+    def read(self, which: Which, inputs: Tensor, targets: Tensor, seeds: Seeds) -> None:
+        for part, out in zip(self._parts, (inputs, targets), strict=True):
+            part.read(which, out)
+
+    def sample(self, seeds: Seeds) -> tuple[Tensor, Tensor]:
+        inputs, targets = (part.sample() for part in self._parts)
         return inputs, targets
 
 
@@ -56,45 +64,43 @@ class _Rows:
                 raise ValueError(
                     f"{name} has dtype {self._values.dtype}: records are numbers; encode other values first."
                 )
-            sample = torch.from_numpy(np.empty(0, _native(self._values.dtype)))
         else:
             self._values = self._values.detach()
-            sample = self._values[:0]
-        self._held = torch.empty((0, *self._values.shape[1:]), dtype=sample.dtype)
 
     def __len__(self) -> int:
         return len(self._values)
 
-    def some(self, which: Which, rows: int) -> Tensor:
+    def sample(self) -> Tensor:
+        return self._tensor(slice(0, 1))
+
+    def read(self, which: Which, out: Tensor) -> None:
         # always a copy: a layer that works in place must not reach the records
         count = len(range(*which.indices(len(self)))) if isinstance(which, slice) else len(which)
-        if len(self._held) < rows:
-            self._held = torch.empty((rows, *self._held.shape[1:]), dtype=self._held.dtype)
-        out = self._held[:count]
-        if isinstance(which, slice):
-            chosen = self._values[which]
-            if isinstance(chosen, Tensor):
-                out.copy_(chosen)
-            else:
-                np.copyto(out.numpy(), chosen)
+        some = out[:count]
+        if isinstance(which, slice) or not self._lies_like(out):
+            some.copy_(self._tensor(which))
         elif isinstance(self._values, Tensor):
-            index = torch.from_numpy(which.astype(np.int64, copy=False)).to(self._values.device)
-            if self._values.device == out.device:
-                torch.index_select(self._values, 0, index, out=out)
-            else:
-                return _followed_by_zeros(self._values.index_select(0, index), rows)
-        elif self._values.dtype == _native(self._values.dtype):
-            # numbers were checked before: "clip" only spares a second buffer
-            np.take(self._values, which, axis=0, out=out.numpy(), mode="clip")
+            torch.index_select(self._values, 0, torch.from_numpy(which.astype(np.int64, copy=False)), out=some)
         else:
-            np.copyto(out.numpy(), self._values[which])
-        self._held[count:rows] = 0
-        return self._held[:rows]
+            # numbers were checked before: "clip" only spares a second buffer
+            np.take(self._values, which, axis=0, out=some.numpy(), mode="clip")
+        if count < len(out):
+            out[count:] = 0
 
+    def _lies_like(self, out: Tensor) -> bool:
+        """Whether rows can be copied as they are."""
+        if out.device.type != "cpu":
+            return False
+        if isinstance(self._values, Tensor):
+            return self._values.device == out.device and self._values.dtype == out.dtype
+        return bool(self._values.dtype == out.numpy().dtype)
 
-def _followed_by_zeros(tensor: Tensor, rows: int) -> Tensor:
-    missing = rows - len(tensor)
-    return torch.cat([tensor, tensor.new_zeros((missing, *tensor.shape[1:]))]) if missing else tensor
+    def _tensor(self, which: Which) -> Tensor:
+        if isinstance(self._values, Tensor):
+            if isinstance(which, slice):
+                return self._values[which]
+            return self._values.index_select(0, torch.from_numpy(which.astype(np.int64)).to(self._values.device))
+        return torch.from_numpy(np.array(self._values[which], dtype=_native(self._values.dtype)))
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -112,7 +118,7 @@ class DatasetRecords:
                 "data set with __len__ and __getitem__."
             )
         self._dataset = dataset
-        # those of the first record, which is read before all others
+        # those of the first record, which is the sample
         self._dtypes: list[torch.dtype] = []
         self._size = len(dataset)
 
@@ -125,20 +131,29 @@ class DatasetRecords:
             )
         return size
 
-    def some(self, which: Which, rows: int, seeds: Seeds) -> tuple[Tensor, Tensor]:
+    def read(self, which: Which, inputs: Tensor, targets: Tensor, seeds: Seeds) -> None:
         numbers = range(*which.indices(self._size)) if isinstance(which, slice) else which.tolist()
+        items = self._items(list(numbers), seeds)
+        # each by itself: together, a record of another dtype would change that of its companions
+        for place, item in enumerate(items):
+            for out, part, dtype in zip((inputs, targets), item, self._dtypes, strict=True):
+                if part.shape != out.shape[1:]:
+                    raise ValueError("the items of a data set must have one shape: cut or pad them.")
+                out[place] = part.to(dtype)
+        inputs[len(items) :] = 0
+        targets[len(items) :] = 0
+
+    def sample(self, seeds: Seeds) -> tuple[Tensor, Tensor]:
+        input, target = self._items([0], seeds)[0]
+        self._dtypes = [input.dtype, target.dtype]
+        return input.unsqueeze(0), target.unsqueeze(0)
+
+    def _items(self, numbers: list[int], seeds: Seeds) -> list[list[Tensor]]:
         with _seeded(seeds):
             items = [self._dataset[number] for number in numbers]
         if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
             raise ValueError("the items of a data set must be pairs (input, target).")
-        tensors = [[_tensor(part) for part in item] for item in items]
-        self._dtypes = self._dtypes or [part.dtype for part in tensors[0]]
-        # each by itself: together, a record of another dtype would change that of its companions
-        inputs, targets = (
-            _followed_by_zeros(torch.stack([part.to(dtype) for part in parts]), rows)
-            for parts, dtype in zip(zip(*tensors, strict=True), self._dtypes, strict=True)
-        )
-        return inputs, targets
+        return [[_tensor(part) for part in item] for item in items]
 
 
 def _tensor(part: Any) -> Tensor:

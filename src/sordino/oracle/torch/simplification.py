@@ -35,7 +35,7 @@ def simplify(graph: fx.Graph, given: Sequence[Tensor]) -> None:
     _compute_once(graph)
     _hold_constants(graph, given)
     for node in graph.nodes:
-        if _is_reshape(node):
+        if is_reshape(node):
             _shorten(node)
         elif _is_call(node):
             _reshape_later(node)
@@ -117,10 +117,10 @@ def _reshape_later(node: fx.Node) -> None:
 
 
 def _base(node: fx.Node) -> fx.Node:
-    return node.args[0] if _is_reshape(node) else node  # type: ignore[return-value]
+    return node.args[0] if is_reshape(node) else node  # type: ignore[return-value]
 
 
-def _is_reshape(node: fx.Node) -> bool:
+def is_reshape(node: fx.Node) -> bool:
     """Whether the numbers stay in their order: both tensors are as many numbers, one after the other."""
     if node.target not in _RESHAPES:
         return False

@@ -1,50 +1,43 @@
-"""Memory that is asked for once: fresh temporaries cost page faults at every step."""
+"""Memory that is asked for once, and what is computed into it in every pass.
+
+All tensors of a pass stay where they are, so that views of them, and tables of where they lie, are made once as well:
+for a small network that would cost more than the numbers do.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from sordino.oracle.torch import alignment
 
+Step = Callable[[], object]
+
 
 class Workspace:
-    """Tensors of one dtype and device, given out anew after every `reset` in the order in which they are asked for.
+    """Tensors on one device, mostly of one dtype. `steps` are to be done in every pass, in their order.
 
     `aligned` has batched products computed as in `alignment`.
     """
 
-    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
-        self.dtype, self.device = dtype, device
-        self.aligned = False
-        self._taken: list[Tensor] = []
-        self._given: list[Tensor] = []
-        self._next = 0
-        self._scratch: dict[str, Tensor] = {}
+    def __init__(self, dtype: torch.dtype, device: torch.device, aligned: bool = False) -> None:
+        self.dtype, self.device, self.aligned = dtype, device, aligned
+        self.steps: list[Step] = []
+        self._scratch: dict[tuple[str, torch.dtype], Tensor] = {}
 
-    def reset(self) -> None:
-        """Everything taken so far may be overwritten."""
-        self._next = 0
+    def take(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Uninitialised, and nobody else's."""
+        return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
 
-    def take(self, *shape: int) -> Tensor:
-        """Uninitialised, and nobody else's until the next reset."""
-        number = self._next
-        self._next += 1
-        if number == len(self._taken):
-            self._taken.append(self._room(0))
-            self._given.append(self._taken[number])
-        # batches of one size ask for the same views again and again
-        if self._given[number].shape != shape:
-            self._taken[number] = held = self._large_enough(self._taken[number], shape)
-            self._given[number] = held[: math.prod(shape)].view(shape)
-        return self._given[number]
-
-    def scratch(self, name: str, *shape: int) -> Tensor:
+    def scratch(self, name: str, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Uninitialised, and the caller's until somebody asks for the same name."""
-        self._scratch[name] = held = self._large_enough(self._scratch.get(name, self._room(0)), shape)
-        return held[: math.prod(shape)].view(shape)
+        key, size = (name, dtype or self.dtype), math.prod(shape)
+        if key not in self._scratch or self._scratch[key].numel() < size:
+            self._scratch[key] = torch.empty(size, dtype=key[1], device=self.device)
+        return self._scratch[key][:size].view(shape)
 
     def bmm(self, a: Tensor, b: Tensor) -> Tensor:
         return alignment.bmm(a, b) if self.aligned else torch.bmm(a, b)
@@ -57,11 +50,3 @@ class Workspace:
             out.copy_(alignment.bmm(a, b))
         else:
             out.add_(alignment.bmm(a, b))
-
-    def _large_enough(self, held: Tensor, shape: tuple[int, ...]) -> Tensor:
-        size = math.prod(shape)
-        # batches drawn by coins vary: room for one that is somewhat larger
-        return held if held.numel() >= size else self._room(size + size // 8)
-
-    def _room(self, size: int) -> Tensor:
-        return torch.empty(size, dtype=self.dtype, device=self.device)
