@@ -8,7 +8,7 @@ operations cost more than the few large ones of a network; on other devices by P
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -19,7 +19,6 @@ from torch import Tensor
 from sordino.oracle.torch import kernels
 from sordino.oracle.torch.rounding import largest_square, lost, slack
 from sordino.oracle.torch.workspace import Workspace
-
 
 Kind = Literal["gradient", "difference"]
 
@@ -87,7 +86,7 @@ class _Loops:
         self._coefficients: list[float] = []
         self._known: list[tuple[int, int]] = []
         self._losses = [self._address(each) for each in losses]
-        self._table: tuple[NDArray[Any], ...] = ()
+        self._prepared: Callable[..., int] | None = None
 
     def add(self, share: int, left: Tensor, right: Tensor | None = None, coefficient: float = 1.0) -> None:
         self._terms.append((share, 1 + self._side(left), 0 if right is None else 1 + self._side(right)))
@@ -102,24 +101,18 @@ class _Loops:
         self._known.append((share, self._address(squares, torch.float64)))
 
     def weigh(self, shares: Sequence[Share], count: int) -> Tensor | None:
-        if not self._table:
-            self._table = (
-                _table(self._sides, 2),
-                np.array([(slack(n), lost(n)) for _, n in self._sides]).reshape(-1, 2),
-                _table(self._inner, 2),
-                _table(self._terms, 3),
-                np.array(self._coefficients, dtype=np.float64),
-                _table(self._known, 2),
-                np.array(self._losses, dtype=np.int64),
-            )
-        spoiled = kernels.clip_factors(
-            *self._table,
-            _clips(tuple(shares), self._dtype),
-            slack(0, self._dtype),
-            self._totals,
-            self._factors,
-            self._usable,
-            count,
+        self._prepared = self._prepared or partial(
+            kernels.clip_factors,
+            _table(self._sides, 2),
+            np.array([(slack(n), lost(n)) for _, n in self._sides]).reshape(-1, 2),
+            _table(self._inner, 2),
+            _table(self._terms, 3),
+            np.array(self._coefficients, dtype=np.float64),
+            _table(self._known, 2),
+            np.array(self._losses, dtype=np.int64),
+        )
+        spoiled = self._prepared(
+            _clips(tuple(shares), self._dtype), slack(0, self._dtype), self._totals, self._factors, self._usable, count
         )
         return torch.from_numpy(np.flatnonzero(~self._usable)) if spoiled else None
 

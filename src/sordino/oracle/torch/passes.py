@@ -66,6 +66,7 @@ class Passes:
         self._apart = [place for place in found if place.name in self._layout.apart]
         booked = {id(place.parameter): place for place in found if place.name not in self._layout.apart}
         self._books = [_books(site, booked) for site in self._layout.sites]
+        self._entries: list[tuple[tuple[int, int], Form, int, int | None]] = []
         self.rows = self._largest(rows)
         self.inputs, self.targets = (t.new_zeros((self.rows, *t.shape[1:])) for t in self._sample)
         self.program = self._traced()

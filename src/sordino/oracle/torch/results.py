@@ -79,7 +79,7 @@ def place_results(graph: fx.Graph, inputs: int | None) -> tuple[list[Tensor], li
     """
     output, placing = graph.output_node(), _Placing(graph)
     # while they are placed, nodes give way to others
-    values = [(_root(node), node.meta["val"].shape) for node in output.args[0]]  # type: ignore[union-attr]
+    values = [(_root(node), node.meta["val"].shape) for node in output.args[0]]  # type: ignore[arg-type,union-attr]
     places = [
         (True, int(root.meta["position"]) - inputs)
         if inputs is not None and root.meta.get("position", -1) >= inputs
