@@ -19,7 +19,7 @@ from sordino.budget import Relation
 from sordino.federation import member_folder
 from sordino.federation.member_folder import MemberFolder
 from sordino.federation.proposal import propose, read_members
-from sordino.federation.record import journal_of, read
+from sordino.federation.record import journal_of, read_record
 from sordino.federation.runner import Waiting, run
 from sordino.identity import CERTIFICATE, Identity
 from sordino.methods import NoisySGD
@@ -159,7 +159,7 @@ class Federation:
         """The member's record, every signature checked."""
         taken = self.member_folder(name)
         digest = taken.signed_plan.digest
-        return read(journal_of(self.home(name), digest).glance(), taken.identity.face, digest)
+        return read_record(journal_of(self.home(name), digest).glance(), taken.identity.face, digest)
 
     def wait_for(self, name, steps, within=40):
         """Until a member has recorded so many sums."""

@@ -41,8 +41,8 @@ from sordino.problem import NetworkProblem, Problem
 if TYPE_CHECKING:
     from sordino.identity import Identity
 
-FORMAT = "sordino certificate"
-VERSION = 2
+_FORMAT = "sordino certificate"
+_VERSION = 2
 UNIT = "one record"
 CERTIFICATE = outputs.Kind("a certificate", rb'\{\s*"format": "sordino certificate"')
 LIBRARIES = ("sordino", "numpy", "scipy", "numba", "dp-accounting", "cryptography", "randomgen")
@@ -152,8 +152,8 @@ class Certificate:
 
     def _body(self) -> dict[str, Any]:
         return {
-            "format": FORMAT,
-            "version": VERSION,
+            "format": _FORMAT,
+            "version": _VERSION,
             "statement": {
                 "epsilon": wire.to_plain(self.epsilon),
                 "delta": float(self.delta),
@@ -187,12 +187,12 @@ class Certificate:
             body = wire.parse(text)
         except ValueError as error:
             raise ValueError(f"this is not a certificate: {error}") from None
-        if not isinstance(body, dict) or body.get("format") != FORMAT:
-            raise ValueError(f"this is not a certificate: its 'format' is not {FORMAT!r}.")
+        if not isinstance(body, dict) or body.get("format") != _FORMAT:
+            raise ValueError(f"this is not a certificate: its 'format' is not {_FORMAT!r}.")
         version = body.get("version")
-        if type(version) is not int or version != VERSION:
+        if type(version) is not int or version != _VERSION:
             raise ValueError(
-                f"this certificate has version {wire.shown(version)}, and version {VERSION} is known here: use the "
+                f"this certificate has version {wire.shown(version)}, and version {_VERSION} is known here: use the "
                 "Sordino release that wrote it, or a newer one."
             )
         if body.pop("digest", None) != wire.digest(body):

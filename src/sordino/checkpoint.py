@@ -63,7 +63,7 @@ class Checkpoint:
         return 0 if summary.facts is None else summary.resumes + 1
 
 
-class Moment:
+class RecordedMoment:
     """A run between two of its steps. Looking at the weights releases them, and the run is charged for it."""
 
     def __init__(self, recorder: RunRecorder, state: Any, step: int) -> None:
@@ -83,13 +83,13 @@ class Moment:
         return self._recorder.show(self._state, self.step)
 
 
-Callback = Callable[[Moment], None]
+MomentCallback = Callable[[RecordedMoment], None]
 
 
 class RunRecorder:
     """Keeps one run. Make a new one for every call of `train`."""
 
-    def __init__(self, checkpoint: Checkpoint | None = None, callbacks: Sequence[Callback] = ()) -> None:
+    def __init__(self, checkpoint: Checkpoint | None = None, callbacks: Sequence[MomentCallback] = ()) -> None:
         self.checkpoint, self.callbacks = checkpoint, tuple(callbacks)
         self.last = 0
         """The step at which the run will end."""
@@ -169,7 +169,7 @@ class RunRecorder:
         if self._held is not None and (done == self.last or done - self._kept >= every):
             self._write(state, done)
         for callback in self.callbacks:
-            callback(Moment(self, state, done))
+            callback(RecordedMoment(self, state, done))
 
     def show(self, state: Any, step: int) -> NDArray[np.float64]:
         if step != self._now:

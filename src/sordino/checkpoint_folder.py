@@ -29,16 +29,16 @@ _HEADER = {"format": "sordino checkpoint", "version": 1}
 _JOURNAL, _LOCK = "journal.jsonl", "lock"
 _STATE = outputs.Kind("a state", rb".{8}\{", secret=True)
 
-Number = bool | int | float | str | None
+_Number = bool | int | float | str | None
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptState:
     """A state on the disk: the steps behind it, the digest of its arrays, and its numbers."""
 
     step: int
     digest: str
-    numbers: Mapping[str, Number]
+    numbers: Mapping[str, _Number]
 
     @property
     def file(self) -> str:
@@ -50,7 +50,7 @@ class LogSummary:
     """A journal read from first to last."""
 
     facts: Mapping[str, Any] | None = None
-    kept: Kept | None = None
+    kept: KeptState | None = None
     seen: int = 0
     """The last step of the present line of states that was kept or shown."""
     lost: tuple[tuple[int, int], ...] = ()
@@ -70,7 +70,7 @@ class LogSummary:
                 case {"kind": "begun", "facts": dict(facts), "seeded": bool(seeded)}:
                     summary |= {"facts": facts, "seeded": seeded}
                 case {"kind": "kept", "step": int(step), "digest": str(digest), "numbers": dict(numbers)}:
-                    summary |= {"kept": Kept(step, digest, wire.from_plain(numbers, {})), "seen": step}
+                    summary |= {"kept": KeptState(step, digest, wire.from_plain(numbers, {})), "seen": step}
                 case {"kind": "shown", "step": int(step)}:
                     summary["seen"] = max(summary["seen"], step)
                 case {"kind": "resumed", "step": int(step), "seen": int(seen), "seeded": bool(seeded)}:
@@ -100,14 +100,14 @@ class Held:
 
     def keep(self, state: Any, step: int) -> None:
         content, numbers = _pack(state)
-        kept = Kept(step, hashlib.sha256(content).hexdigest(), numbers)
+        kept = KeptState(step, hashlib.sha256(content).hexdigest(), numbers)
         outputs.write(self.path / kept.file, content, _STATE)
         self.note({"kind": "kept", "step": step, "digest": kept.digest, "numbers": wire.to_plain(dict(numbers))})
         for other in self.path.glob("state-*.safetensors"):
             if other.name != kept.file:
                 other.unlink(missing_ok=True)
 
-    def restore(self, kept: Kept, state: Any) -> None:
+    def restore(self, kept: KeptState, state: Any) -> None:
         """Put what was kept into `state`, a dataclass of the same form."""
         file = self.path / kept.file
         content = file.read_bytes() if file.exists() else b""
@@ -160,16 +160,16 @@ def _locked(path: Path, kind: int) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _pack(state: Any) -> tuple[bytes, dict[str, Number]]:
+def _pack(state: Any) -> tuple[bytes, dict[str, _Number]]:
     arrays: dict[str, NDArray[Any]] = {}
-    numbers: dict[str, Number] = {}
+    numbers: dict[str, _Number] = {}
     for place in fields(state):
         value = getattr(state, place.name)
         if isinstance(value, np.ndarray):
             arrays[place.name] = np.ascontiguousarray(value)
         elif isinstance(value, np.generic):
             numbers[place.name] = value.item()
-        elif isinstance(value, Number):
+        elif isinstance(value, _Number):
             numbers[place.name] = value
         else:
             raise TypeError(f"a state holds arrays and numbers, and its {place.name} is a {type(value).__name__}.")

@@ -39,7 +39,7 @@ EPSILON = 1.0
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 RUNS = 11
 
-Labels = NDArray[Any]
+_Labels = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +47,9 @@ class Split:
     """Records to train on, and records kept aside to measure quality."""
 
     rows: Array
-    labels: Labels
+    labels: _Labels
     held_out_rows: Array
-    held_out_labels: Labels
+    held_out_labels: _Labels
 
 
 @dataclass(frozen=True)

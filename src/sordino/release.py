@@ -50,7 +50,7 @@ def release(
     """
     allowed = guarantee(planned, budget.delta, budget.relation)
     with reserved(planned, budget.relation, note, reference) as reservation, releasing():
-        asked = Asked(records, reservation)
+        asked = Watched(records, reservation)
         try:
             outcome = run(cast(RecordsT, asked))
         except BaseException as error:
@@ -70,7 +70,7 @@ class KeptAnswers:
     """Declares records whose answers are kept elsewhere: asked again, they say what they said, and nothing new."""
 
 
-class Asked:
+class Watched:
     """Stands before the records and notes whether anything was asked of them."""
 
     def __init__(self, records: object, reservation: Reservation | None) -> None:

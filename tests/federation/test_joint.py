@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from rehearsal import Rehearsal, together
 from sordino.federation.broadcast import Broadcast
-from sordino.federation.joint import COIN_BITS, COLUMN_BITS, GROUP, GROUPS, SCALE, JointSampler, table
+from sordino.federation.joint import COIN_BITS, GROUP, GROUPS, JOINT_BITS, SCALE, JointSampler, table
 from sordino.federation.mpyc_engine import MpycAggregation
 from sordino.federation.mpyc_joint import PRIME, WORDS, MpycArithmetic, _draw, _first_ones, linear, one_hot
 from sordino.federation.sharing import Sharing
@@ -26,7 +26,7 @@ def law():
     for first, second, digits in zip(T.first.tolist(), T.second.tolist(), T.digits.tolist(), strict=True):
         heads = sum(Fraction(int(digit), 1 << (i + 1)) for i, digit in enumerate(digits))
         for number, chance in ((first, heads), (second, 1 - heads)):
-            found[number] = found.get(number, Fraction(0)) + chance / (1 << COLUMN_BITS)
+            found[number] = found.get(number, Fraction(0)) + chance / (1 << JOINT_BITS)
     return found
 
 
@@ -185,7 +185,7 @@ def test_every_way_through_the_table_gives_its_number(monkeypatch):
     generator = np.random.default_rng(5)
     size = 400
     T = table()
-    columns = generator.integers(0, 1 << COLUMN_BITS, size)
+    columns = generator.integers(0, 1 << JOINT_BITS, size)
     # first ones as deep as no run of this length would find them, and none at all
     depth = np.resize(np.arange(COIN_BITS + 1), size)
     exponents = np.zeros((GROUPS, size), dtype=object)
@@ -195,7 +195,7 @@ def test_every_way_through_the_table_gives_its_number(monkeypatch):
 
     def known(self, orders, size):
         roots = [[pow(7, (PRIME - 1) // (1 << GROUP) * int(c), PRIME) for c in row] for row in exponents]
-        bits = [[PRIME - 1 if c >> (COLUMN_BITS - 1 - i) & 1 else 1 for c in columns] for i in range(COLUMN_BITS)]
+        bits = [[PRIME - 1 if c >> (JOINT_BITS - 1 - i) & 1 else 1 for c in columns] for i in range(JOINT_BITS)]
         return np.array([*roots, *bits], dtype=object)
 
     monkeypatch.setattr(MpycArithmetic, "roots", known)
@@ -210,4 +210,4 @@ def test_products_need_an_honest_majority():
 
 
 def test_the_coins_are_as_many_as_the_table_has_digits():
-    assert table().digits.shape == (1 << COLUMN_BITS, COIN_BITS)
+    assert table().digits.shape == (1 << JOINT_BITS, COIN_BITS)

@@ -17,7 +17,7 @@ from sordino.federation import handshake, member_folder, runner
 from sordino.federation.broadcast import Broadcast, Equivocation, Evidence
 from sordino.federation.mesh import MemberLost
 from sordino.federation.proposal import propose, read_members
-from sordino.federation.record import Record, held, proof_of
+from sordino.federation.record import Record, held_record, proof_of
 from sordino.federation.runner import Waiting
 from sordino.federation.signed_plan import SignedPlan
 from sordino.federation.status import status_of
@@ -338,7 +338,7 @@ def test_a_sum_is_taken_only_with_every_members_signature(tmp_path, monkeypatch,
     proof = dict(federation.summary("north").proof)
     match claim:
         case "signed by itself":
-            with held(north.identity, north.signed_plan.digest) as record:
+            with held_record(north.identity, north.signed_plan.digest) as record:
                 proof["signatures"] = [record.signature(record.summary.seen)] * 3
                 proof = proof_of(record.summary.seen, proof["signatures"])
         case "of another step":
@@ -497,6 +497,6 @@ def test_a_contribution_that_was_damaged_is_not_replaced_by_another(tmp_path):
 def test_one_folder_has_one_party(tmp_path):
     federation = federation_of(tmp_path)
     taken = federation.member_folder("east")
-    with held(taken.identity, taken.signed_plan.digest):
+    with held_record(taken.identity, taken.signed_plan.digest):
         ended = federation.take_part("east", waiting=BRIEF)["east"]
     assert "another process runs the party of" in str(ended)

@@ -22,10 +22,10 @@ from sordino import archive, wire
 
 @dataclass(frozen=True)
 class Reader:
-    """`case` makes one hostile content and says what was done to it; `read` reads it."""
+    """`case` makes one hostile content and says what was done to it; `read_record` reads it."""
 
     case: Callable[[Random], tuple[Any, str]]
-    read: Callable[[Any], object]
+    read_record: Callable[[Any], object]
 
 
 def readers(folder: Path) -> dict[str, Callable[[], Reader]]:
@@ -75,11 +75,11 @@ def model(folder: Path) -> Reader:
         text, what = mutations.altered_json(body, random)
         return _packed(some, text), what
 
-    def read(content: bytes) -> object:
+    def read_record(content: bytes) -> object:
         (folder / "f").write_bytes(content)
         return load_model(folder / "f").certificate
 
-    return Reader(case, read)
+    return Reader(case, read_record)
 
 
 def schema(folder: Path) -> Reader:
@@ -119,13 +119,13 @@ def schema(folder: Path) -> Reader:
         changed, what = mutations.altered(intact, random)
         return mutations.toml(changed if isinstance(changed, dict) else {"target": changed}), what
 
-    def read(text: str) -> object:
+    def read_record(text: str) -> object:
         found = Schema.from_toml(text)
         again = Schema.from_toml(found.to_toml())
         assert again == found
         return found.row_norm, found.width, found.feature_names
 
-    return Reader(case, read)
+    return Reader(case, read_record)
 
 
 def ledger(folder: Path) -> Reader:
@@ -141,22 +141,22 @@ def ledger(folder: Path) -> Reader:
     lines = (folder / "ledger").read_bytes()
     case, write = _journal(lines, folder)
 
-    def read(content: bytes) -> object:
+    def read_record(content: bytes) -> object:
         ledger = Ledger(write(content))
         return [(name, ledger.entries(name), ledger.remaining(name), ledger.spent(name)) for name in ledger.datasets()]
 
-    return Reader(case, read)
+    return Reader(case, read_record)
 
 
 def checkpoint(folder: Path) -> Reader:
-    from sordino.checkpoint_folder import Held, held, read_summary
+    from sordino.checkpoint_folder import Held, held_record, read_summary
 
     @dataclass
     class State:
         w: Any
         step: int
 
-    with held(folder / "run") as writing:
+    with held_record(folder / "run") as writing:
         facts = {"problem": {"records": 9}, "budget": {}, "method": {}, "plan": {}}
         writing.note({"kind": "begun", "facts": facts, "seeded": False, "reservation": 0})
         writing.keep(State(np.zeros(3), 1), 1)
@@ -179,7 +179,7 @@ def checkpoint(folder: Path) -> Reader:
                 entry["digest"] = hashlib.sha256(changed).hexdigest()
         return (_chained(entries), changed), what
 
-    def read(content: tuple[bytes, bytes]) -> object:
+    def read_record(content: tuple[bytes, bytes]) -> object:
         home = _fresh(folder / "case")
         (home / "journal.jsonl").write_bytes(content[0])
         (home / f"state-{hashlib.sha256(content[1]).hexdigest()}.safetensors").write_bytes(content[1])
@@ -189,7 +189,7 @@ def checkpoint(folder: Path) -> Reader:
             Held(home, None).restore(summary.kept, state)  # type: ignore[arg-type]
         return summary
 
-    return Reader(case, read)
+    return Reader(case, read_record)
 
 
 def plan(folder: Path) -> Reader:
@@ -198,11 +198,11 @@ def plan(folder: Path) -> Reader:
 
     intact = json.loads(owners.plan_for(3).to_json())
 
-    def read(text: str) -> object:
+    def read_record(text: str) -> object:
         found = FederationPlan.from_json(text)
         return found.digest, found.assumed
 
-    return Reader(lambda random: mutations.altered_json(intact, random), read)
+    return Reader(lambda random: mutations.altered_json(intact, random), read_record)
 
 
 def signed_plan(folder: Path) -> Reader:
@@ -230,7 +230,7 @@ def signed_plan(folder: Path) -> Reader:
 
 
 def record(folder: Path) -> Reader:
-    from sordino.federation.record import Record, held, journal_of, pack, read
+    from sordino.federation.record import Record, held_record, journal_of, pack_sum, read_record
     from sordino.identity import Identity
     from sordino.privacy.events import Gaussian, to_json
 
@@ -241,11 +241,11 @@ def record(folder: Path) -> Reader:
         record.append("began", {"coins": "00" * 32, "member": 0, "seeded": False})
         record.append("met", {"heads": {"1": ""}, "seeded": False})
         record.append("opening", {"step": 0, "event": event, "commitment": "00" * 32})
-        record.append("seen", {"step": 0, "event": event, "sum": pack(np.arange(4))})
+        record.append("seen", {"step": 0, "event": event, "sum": pack_sum(np.arange(4))})
         record.append("opened", {"step": 0, "signatures": ["00" * 64] * 3})
         record.append("stopped", {"why": "a test", "event": event})
 
-    with held(identity, plan) as opened:
+    with held_record(identity, plan) as opened:
         write(opened)
     journal = journal_of(folder / "north", plan)
     lines = (folder / "north" / "record.jsonl").read_bytes()
@@ -267,7 +267,7 @@ def record(folder: Path) -> Reader:
 
     def read_back(content: bytes) -> object:
         journal.path.write_bytes(content)
-        return read(journal.entries(), identity.face, plan).event
+        return read_record(journal.entries(), identity.face, plan).event
 
     return Reader(case, read_back)
 
@@ -298,14 +298,14 @@ def frame(folder: Path) -> Reader:
         link.peer, link._reader = 1, reader
         return [await link.receive(number, largest) for number in range(5)]
 
-    def read(content: bytes) -> object:
+    def read_record(content: bytes) -> object:
         try:
             return asyncio.run(receive(content))
         except (MemberLost, Refused) as error:
             # the two errors of a connection
             return str(error)
 
-    return Reader(case, read)
+    return Reader(case, read_record)
 
 
 def unopened(folder: Path) -> Reader:
@@ -320,11 +320,11 @@ def unopened(folder: Path) -> Reader:
         text, what = mutations.altered_json(json.loads(head), random)
         return text.encode("utf-8", "surrogatepass") + b"\n" + data, what
 
-    def read(content: bytes) -> object:
+    def read_record(content: bytes) -> object:
         (folder / FILE).write_bytes(content)
         return UnopenedContribution(folder).at(2)
 
-    return Reader(case, read)
+    return Reader(case, read_record)
 
 
 def _methods() -> list[Any]:

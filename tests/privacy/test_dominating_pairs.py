@@ -10,12 +10,12 @@ from scipy.special import ndtr
 
 from sordino.privacy.accountants.discretise import Atoms, Grid, lower, upper
 from sordino.privacy.accountants.gdp import gdp_delta
-from sordino.privacy.accountants.pairs import Added, FixedSize, Pair, Pure, Removed, Replaced
+from sordino.privacy.accountants.pairs import Added, Dominating, FixedPair, Pure, Removed, Replaced
 
 REFERENCE = json.loads((Path(__file__).parent / "reference_values.json").read_text())
 
 
-def profile(pair: Pair, epsilon: float) -> float:
+def profile(pair: Dominating, epsilon: float) -> float:
     """delta(epsilon) = P(L > epsilon) - e^epsilon Q(L > epsilon)"""
     edges = np.array([epsilon, 0.0, np.inf]) if epsilon < 0 else np.array([epsilon, np.inf])
     mass, excess = pair.cells(edges)
@@ -27,7 +27,7 @@ def profile(pair: Pair, epsilon: float) -> float:
 
 @pytest.mark.parametrize("row", REFERENCE["profile_wor_replace_single"])
 def test_fixed_size_profile(row: dict[str, str]) -> None:
-    pair = FixedSize(float(row["q"]), float(row["mu"]))
+    pair = FixedPair(float(row["q"]), float(row["mu"]))
     assert profile(pair, float(row["eps"])) == pytest.approx(float(row["delta"]), rel=1e-9)
 
 
@@ -44,9 +44,9 @@ def test_sampling_everybody_is_the_gaussian_mechanism() -> None:
         assert profile(Replaced(1.0, 0.4), epsilon) == pytest.approx(gdp_delta(epsilon, 0.8), rel=1e-9)
 
 
-@pytest.mark.parametrize("pair", [Replaced(0.02, 0.7), FixedSize(0.02, 0.7)])
+@pytest.mark.parametrize("pair", [Replaced(0.02, 0.7), FixedPair(0.02, 0.7)])
 @pytest.mark.parametrize("epsilon", [0.01, 0.2, 1.0])
-def test_replacing_is_symmetric(pair: Pair, epsilon: float) -> None:
+def test_replacing_is_symmetric(pair: Dominating, epsilon: float) -> None:
     # H(-e) = 1 - e^-e + e^-e H(e) exactly when (P, Q) and (Q, P) are equally hard to tell apart
     mirrored = -math.expm1(-epsilon) + math.exp(-epsilon) * profile(pair, epsilon)
     assert profile(pair, -epsilon) == pytest.approx(mirrored, rel=1e-12)
@@ -94,8 +94,8 @@ PAIRS = [
     Added(0.4, 2.0),
     Replaced(0.01, 1.0),
     Replaced(0.2, 0.2),
-    FixedSize(0.01, 1.0),
-    FixedSize(0.3, 2.5),
+    FixedPair(0.01, 1.0),
+    FixedPair(0.3, 2.5),
 ]
 
 
@@ -107,7 +107,7 @@ def discrete_profile(atoms: Atoms, step: float, epsilon: float) -> float:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 @pytest.mark.parametrize("fineness", [0.02, 0.3, 5.0])
-def test_grids_bound_the_profile_from_both_sides(pair: Pair, fineness: float) -> None:
+def test_grids_bound_the_profile_from_both_sides(pair: Dominating, fineness: float) -> None:
     grid = Grid(fineness * pair.scale, 0.01, -60.0, -60.0)
     above, below = upper(pair, grid), lower(pair, grid)
     losses = above.losses(grid.step)
@@ -122,7 +122,7 @@ def test_grids_bound_the_profile_from_both_sides(pair: Pair, fineness: float) ->
 def test_random_pairs_are_bounded_from_both_sides() -> None:
     random = np.random.default_rng(7)
     for _ in range(60):
-        kind = [Removed, Added, Replaced, FixedSize][random.integers(4)]
+        kind = [Removed, Added, Replaced, FixedPair][random.integers(4)]
         pair = kind(10 ** random.uniform(-5, -0.01), 10 ** random.uniform(-2, 0.8))
         grid = Grid(10 ** random.uniform(-2, 1) * pair.scale, 10 ** random.uniform(-3, -1), -50.0, -50.0)
         above, below = upper(pair, grid), lower(pair, grid)
@@ -134,7 +134,7 @@ def test_random_pairs_are_bounded_from_both_sides() -> None:
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
-def test_fine_grids_are_close_from_both_sides(pair: Pair) -> None:
+def test_fine_grids_are_close_from_both_sides(pair: Dominating) -> None:
     grid = Grid(0.01 * pair.scale, 0.001, -60.0, -60.0)
     above, below = upper(pair, grid), lower(pair, grid)
     for epsilon in (0.0, pair.scale, 3 * pair.scale):

@@ -23,7 +23,14 @@ from sordino.certificate import Certificate
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.classifiers import classes_of, codes_of
-from sordino.estimators.perceptron import Loss, Settings, cross_entropy, fit_perceptron, logistic, squared
+from sordino.estimators.perceptron import (
+    PerceptronLoss,
+    PerceptronSettings,
+    cross_entropy,
+    fit_perceptron,
+    logistic,
+    squared,
+)
 from sordino.hidden_layers import HiddenLayers
 from sordino.model_file import released_weights
 from sordino.sentences import TARGET_BOUND_PUBLIC, TARGETS_CLIPPED
@@ -43,13 +50,13 @@ class _PrivateNetwork(KnowsItsPipeline, BaseEstimator):  # type: ignore[misc]
         X: Any,
         targets: NDArray[Any],
         outputs: int,
-        loss: Loss,
+        loss: PerceptronLoss,
         enforced: tuple[str, ...] = (),
         assumed: tuple[str, ...] = (),
     ) -> Certificate:
         """The layers, and the guarantee, which is yet to be bound to what is released."""
         before = self._steps_before()
-        settings = Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__})
+        settings = PerceptronSettings(**{name: getattr(self, name) for name in PerceptronSettings.__dataclass_fields__})
         self.coefs_, self.intercepts_, certificate = fit_perceptron(
             X, targets, outputs, loss, settings, enforced, (*assumed, *before)
         )

@@ -21,12 +21,12 @@ from sordino.oracle.rows import Rows
 from sordino.sentences import required
 from sordino.train import public_count
 
-Loss = Callable[[Any, Any], Any]
+PerceptronLoss = Callable[[Any, Any], Any]
 """Of a batch of outputs and targets, in tensors: one number per record."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class PerceptronSettings:
     """The parameters every perceptron has."""
 
     epsilon: float
@@ -49,8 +49,8 @@ def fit_perceptron(
     X: Array,
     targets: NDArray[Any],
     outputs: int,
-    loss: Loss,
-    settings: Settings,
+    loss: PerceptronLoss,
+    settings: PerceptronSettings,
     enforced: tuple[str, ...] = (),
     assumed: tuple[str, ...] = (),
 ) -> tuple[list[Array], list[Array], Certificate]:

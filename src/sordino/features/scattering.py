@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from sordino.features.pictures import PictureMap
 
 Real = NDArray[np.float32]
-Spectrum = NDArray[np.complex64]
+_Spectrum = NDArray[np.complex64]
 
 ORIENTATIONS = 8
 OCTAVES = 2
 STEP: int = 2**OCTAVES
 CHANNELS = 1 + OCTAVES * ORIENTATIONS + ORIENTATIONS**2
-GROUP = 3
+_GROUP = 3
 _STABLE = 1e-5
 _PERIODS = range(-2, 3)
 
@@ -62,7 +62,7 @@ class Scattering(PictureMap):
         channels = _scattered(padded, _bank(*padded.shape[1:]))
         # the outermost cells see the padding
         cropped = channels[:, :, 1:-1, 1:-1][:, :, : height // STEP, : width // STEP]
-        rows: Real = _normalised(cropped.reshape(count, colours * CHANNELS // GROUP, -1)).reshape(count, -1)
+        rows: Real = _normalised(cropped.reshape(count, colours * CHANNELS // _GROUP, -1)).reshape(count, -1)
         return rows
 
 
@@ -96,23 +96,23 @@ def _scattered(x: Real, bank: Bank) -> Real:
     return np.stack(found + second, axis=1)
 
 
-def _modulus(spectrum: Spectrum) -> Spectrum:
+def _modulus(spectrum: _Spectrum) -> _Spectrum:
     """The spectrum of |signal|."""
-    found: Spectrum = scipy.fft.fft2(np.abs(scipy.fft.ifft2(spectrum)))
+    found: _Spectrum = scipy.fft.fft2(np.abs(scipy.fft.ifft2(spectrum)))
     return found
 
 
-def _smoothed(spectrum: Spectrum, low: Real, step: int) -> Real:
+def _smoothed(spectrum: _Spectrum, low: Real, step: int) -> Real:
     found: Real = scipy.fft.ifft2(_folded(spectrum * low, step)).real
     return found
 
 
-def _folded(spectrum: Spectrum, step: int) -> Spectrum:
+def _folded(spectrum: _Spectrum, step: int) -> _Spectrum:
     """The spectrum of every `step`-th pixel of a signal."""
     if step == 1:
         return spectrum
     count, height, width = spectrum.shape
-    folded: Spectrum = spectrum.reshape(count, step, height // step, step, width // step).mean(axis=(1, 3))
+    folded: _Spectrum = spectrum.reshape(count, step, height // step, step, width // step).mean(axis=(1, 3))
     return folded
 
 

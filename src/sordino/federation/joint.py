@@ -24,7 +24,7 @@ from sordino.privacy.randomness import Stream
 Words = NDArray[np.uint64]
 """Shares: elements of a field of at most 64 bits."""
 
-COLUMN_BITS = 7
+JOINT_BITS = 7
 GROUPS, GROUP = 4, 17
 COIN_BITS = GROUPS * GROUP
 SCALE = 6.4
@@ -40,7 +40,7 @@ class Arithmetic(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class AliasTable:
     """2^7 columns: two numbers each, and the binary digits of the probability of the first."""
 
     first: Whole
@@ -69,7 +69,7 @@ class JointSampler:
         """The same law, by one who sees it."""
         count = int(np.prod(shape))
         words = stream.words(3 * count).reshape(3, count)
-        column = (words[0] & np.uint64((1 << COLUMN_BITS) - 1)).astype(np.intp)
+        column = (words[0] & np.uint64((1 << JOINT_BITS) - 1)).astype(np.intp)
         coins = np.unpackbits(np.ascontiguousarray(words[1:].T).view(np.uint8), axis=1)[:, :COIN_BITS]
         T = table()
         heads = coins.any(axis=1)
@@ -83,9 +83,9 @@ class JointSampler:
 
 
 @lru_cache(maxsize=1)
-def table() -> Table:
+def table() -> AliasTable:
     """Built in 80 digits; the areas are whole multiples of 2^-75 that add up to one exactly."""
-    reach, unit = (1 << COLUMN_BITS) // 2 - 1, 1 << (COLUMN_BITS + COIN_BITS)
+    reach, unit = (1 << JOINT_BITS) // 2 - 1, 1 << (JOINT_BITS + COIN_BITS)
     with localcontext(prec=80):
         # terms beyond 200 are below 10^-210
         mass = [(-Decimal(k * k) / (2 * Decimal(SCALE) ** 2)).exp() for k in range(201)]
@@ -96,7 +96,7 @@ def table() -> Table:
         distance = sum(abs(Decimal(areas.get(k, 0)) / unit - p) for k, p in probability.items()) / 2
     first, second, thresholds = _alias(areas)
     digits = [[threshold >> (COIN_BITS - 1 - i) & 1 for i in range(COIN_BITS)] for threshold in thresholds]
-    return Table(
+    return AliasTable(
         np.array(first, dtype=np.int64),
         np.array(second, dtype=np.int64),
         np.array(digits, dtype=np.uint8),
@@ -106,7 +106,7 @@ def table() -> Table:
 
 def _alias(areas: dict[int, int]) -> tuple[list[int], list[int], list[int]]:
     """Columns of equal height, shared by at most two numbers each; one that holds a single number has threshold 0."""
-    columns, capacity = 1 << COLUMN_BITS, 1 << COIN_BITS
+    columns, capacity = 1 << JOINT_BITS, 1 << COIN_BITS
     spare = columns - len(areas)
     first, left = [*areas, *[0] * spare], [*areas.values(), *[0] * spare]
     second, thresholds = list(first), [0] * columns

@@ -16,8 +16,8 @@ from sordino.federation.aggregation import Witnessed
 from sordino.federation.agreement import Agreement
 from sordino.federation.joint import JointSampler
 from sordino.federation.mesh import Refused, Traffic
-from sordino.federation.party import Asked, RecordHolder, Server, query_batch
-from sordino.federation.record import Fact, Record, pack, proof_of, unsigned
+from sordino.federation.party import RecordHolder, Server, SumQuery, query_batch
+from sordino.federation.record import Fact, Record, pack_sum, proof_of, unsigned
 from sordino.federation.secure_oracle import SecureOracle
 from sordino.federation.signed_plan import SignedPlan
 from sordino.federation.unopened import LOST, Contribution, KeptSampler, UnopenedContribution
@@ -124,7 +124,7 @@ class RecordedSum:
 
     def _see(self, step: int, event: Fact, total: Whole) -> Fact:
         """The sum in the record; a second attempt of a step must open the sum of the first."""
-        packed, before = pack(total), self._record.summary.seen_at(step)
+        packed, before = pack_sum(total), self._record.summary.seen_at(step)
         if before is None:
             self._record.append("seen", {"step": step, "event": event, "sum": packed})
         elif before["sum"] != packed:
@@ -171,7 +171,7 @@ class FederatedOracle(SecureOracle, KeptAnswers):
             raise ValueError(f"a sum of the record has the shape {total.shape}, and the model {np.shape(query.at)}.")
         return np.asarray(total * shared.step, dtype=np.float64)
 
-    def _spend(self, query: Asked, noise: Noise) -> tuple[Batch, ...]:
+    def _spend(self, query: SumQuery, noise: Noise) -> tuple[Batch, ...]:
         drawn: Any = query_batch(query)
         event = noise.event if drawn is None else drawn.sampling.event(noise.event, self._plan.problem.records)
         batches = super()._spend(query, noise)

@@ -24,7 +24,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.federation.joint import COLUMN_BITS, GROUP, GROUPS, Words, table
+from sordino.federation.joint import GROUP, GROUPS, JOINT_BITS, Words, table
 from sordino.federation.sharing import Elements, Field, Sharing
 
 PRIME = (1 << 64) - (1 << 32) + 1
@@ -74,7 +74,7 @@ class MpycArithmetic:
 
 
 def _draw(size: int, arithmetic: MpycArithmetic) -> Elements:
-    orders = [1 << GROUP] * GROUPS + [2] * COLUMN_BITS
+    orders = [1 << GROUP] * GROUPS + [2] * JOINT_BITS
     drawn = arithmetic.roots(orders, size)
     q, reached = _first_ones(drawn[:GROUPS], arithmetic)
     bits = (1 - drawn[GROUPS:]) * _HALF % PRIME
@@ -131,7 +131,7 @@ def linear(weights: NDArray[np.float64], shares: Elements) -> Elements:
 def _weights() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The table as it meets l: rows i for the second numbers, rows (i, digit) for the digits times the gaps."""
     T = table()
-    i, j = 1 << _HIGH, 1 << (COLUMN_BITS - _HIGH)
+    i, j = 1 << _HIGH, 1 << (JOINT_BITS - _HIGH)
     second = T.second.reshape(i, j).astype(np.float64)
     gaps = (T.digits * (T.first - T.second)[:, None]).reshape(i, j, -1)
     return second, np.moveaxis(gaps, 1, 2).reshape(-1, j).astype(np.float64)

@@ -17,7 +17,7 @@ from sordino.oracle.sampling import Batch, Poisson, Sampling
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
 
-Asked = Gradient | Difference | Recursion
+SumQuery = Gradient | Difference | Recursion
 
 
 class Party(Protocol):
@@ -26,7 +26,7 @@ class Party(Protocol):
     @property
     def randomness(self) -> Randomness: ...
     def draw(self, sampling: Sampling) -> Batch: ...
-    def part(self, query: Asked, noise: SharedNoise, rounding: Rounding) -> Whole:
+    def part(self, query: SumQuery, noise: SharedNoise, rounding: Rounding) -> Whole:
         """What its records add to a sum, in steps of the grid, without noise: for its own process alone."""
         ...
 
@@ -45,7 +45,7 @@ class RecordHolder:
     def draw(self, sampling: Sampling) -> Batch:
         return self.oracle.draw(sampling, self.randomness)
 
-    def part(self, query: Asked, noise: SharedNoise, rounding: Rounding) -> Whole:
+    def part(self, query: SumQuery, noise: SharedNoise, rounding: Rounding) -> Whole:
         if rounding == "owner":
             return self._on_grid(query, noise)
         batch = query_batch(query)
@@ -54,7 +54,7 @@ class RecordHolder:
             total += self._on_grid(with_batch(query, np.array([record], dtype=np.intp)), noise)
         return total
 
-    def _on_grid(self, query: Asked, noise: SharedNoise) -> Whole:
+    def _on_grid(self, query: SumQuery, noise: SharedNoise) -> Whole:
         kept = _Kept(noise)
         self.oracle.release(query, kept, self.randomness)
         if kept.value is None:
@@ -71,7 +71,7 @@ class Server:
     def draw(self, sampling: Sampling) -> Batch:
         return None
 
-    def part(self, query: Asked, noise: SharedNoise, rounding: Rounding) -> Whole:
+    def part(self, query: SumQuery, noise: SharedNoise, rounding: Rounding) -> Whole:
         return np.zeros(np.shape(query.at), dtype=np.int64)
 
 
@@ -92,11 +92,11 @@ class _Kept:
         return np.zeros(np.shape(value))
 
 
-def query_batch(query: Asked) -> Any:
+def query_batch(query: SumQuery) -> Any:
     return query.gradient.batch if isinstance(query, Recursion) else query.batch
 
 
-def with_batch(query: Asked, batch: Batch) -> Asked:
+def with_batch(query: SumQuery, batch: Batch) -> SumQuery:
     """The same question about other records."""
     if not isinstance(query, Recursion):
         return replace(query, batch=batch)

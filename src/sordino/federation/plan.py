@@ -21,8 +21,8 @@ from sordino.penalties import BoundedPenalty, Ridge
 from sordino.problem import NetworkProblem, Problem
 from sordino.sentences import COMMITTEE, DISTRIBUTED, JOINT, OUTSIDERS
 
-FORMAT = "sordino federation plan"
-VERSION = 1
+_FORMAT = "sordino federation plan"
+_VERSION = 1
 
 Rounding = Literal["owner", "record"]
 """What is rounded to the grid: an owner's sum, or every record's contribution, at the price of one pass per record.
@@ -146,7 +146,7 @@ class FederationPlan:
 
     def to_json(self) -> str:
         """Canonical: the same plan is the same text."""
-        body = {"format": FORMAT, "version": VERSION, "plan": wire.to_plain(self)}
+        body = {"format": _FORMAT, "version": _VERSION, "plan": wire.to_plain(self)}
         return json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @property
@@ -161,8 +161,8 @@ class FederationPlan:
             body = wire.parse(text)
         except ValueError as error:
             raise ValueError(f"this is not a federation plan: {error}") from None
-        if not isinstance(body, dict) or body.get("format") != FORMAT or body.get("version") != VERSION:
-            raise ValueError(f"this is not a federation plan of version {VERSION}: its 'format' must be {FORMAT!r}.")
+        if not isinstance(body, dict) or body.get("format") != _FORMAT or body.get("version") != _VERSION:
+            raise ValueError(f"this is not a federation plan of version {_VERSION}: its 'format' must be {_FORMAT!r}.")
         plan = wire.from_plain(body.get("plan"), {**_KINDS, "FederationPlan": FederationPlan, "Owner": Owner})
         fits = (
             isinstance(plan, FederationPlan)

@@ -105,7 +105,7 @@ class RecordSummary:
                 seen = self.seen_at(fact["step"])
                 if seen is None:
                     raise ValueError(f"step {fact['step']} was recorded as opened, but its sum was not.")
-                self.sums.append(unpack(seen["sum"]))
+                self.sums.append(unpack_sum(seen["sum"]))
                 self.proof = proof_of(seen, fact["signatures"])
             case "stopped":
                 self.stopped = fact["why"]
@@ -123,7 +123,7 @@ class Record:
     def __init__(self, identity: Identity, signed_plan: str, writer: Writer, checks: set[str]) -> None:
         self._identity, self._signed_plan, self._writer = identity, signed_plan, writer
         self._checks = checks
-        self.summary = read(writer.entries[1:], identity.face, signed_plan)
+        self.summary = read_record(writer.entries[1:], identity.face, signed_plan)
 
     @property
     def head(self) -> str:
@@ -149,7 +149,7 @@ class Record:
 
 
 @contextmanager
-def held(identity: Identity, signed_plan: str) -> Iterator[Record]:
+def held_record(identity: Identity, signed_plan: str) -> Iterator[Record]:
     """The record for writing; a sentence if another process has it."""
     folder = identity.folder
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -179,7 +179,7 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def read(lines: tuple[Fact, ...], face: Face, signed_plan: str) -> RecordSummary:
+def read_record(lines: tuple[Fact, ...], face: Face, signed_plan: str) -> RecordSummary:
     """The story of intact lines, or a sentence on the first that its owner did not sign."""
     summary = RecordSummary()
     for number, line in enumerate(lines, start=2):
@@ -222,11 +222,11 @@ def _signed(signed_plan: str, line: Fact) -> bytes:
     return wire.digest({"signed_plan": signed_plan, "previous": line.get("previous"), "fact": line["fact"]}).encode()
 
 
-def pack(total: Whole) -> Fact:
+def pack_sum(total: Whole) -> Fact:
     data = np.ascontiguousarray(total, dtype="<i8")
     return {"shape": list(data.shape), "data": base64.b64encode(data.tobytes()).decode()}
 
 
-def unpack(packed: Fact) -> Whole:
+def unpack_sum(packed: Fact) -> Whole:
     data = np.frombuffer(base64.b64decode(packed["data"], validate=True), dtype="<i8")
     return data.astype(np.int64).reshape([int(n) for n in packed["shape"]])

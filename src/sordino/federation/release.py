@@ -18,7 +18,7 @@ from sordino.train import Trained
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedTogether:
     """What a model file takes from an estimator."""
 
     coef_: NDArray[np.float64]
@@ -34,7 +34,7 @@ def save(member_folder: MemberFolder, trained: Trained, out: Path) -> Certificat
     assert plan.rows is not None
     coefficients, intercepts = plan.rows.to_raw(trained.weights, plan.problem.loss.outputs)
     classes = np.array(sorted(schema.target.classes)) if isinstance(schema.target, ClassTarget) else None
-    fitted = Fitted(coefficients, intercepts, classes, trained.certificate)
+    fitted = FittedTogether(coefficients, intercepts, classes, trained.certificate)
     certificate = trained.certificate.about(released_weights(fitted)).sign(member_folder.identity)
     save_model(replace(fitted, certificate_=certificate), out, schema)
     return certificate

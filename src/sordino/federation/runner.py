@@ -29,7 +29,7 @@ from sordino.federation.lockstep import FederatedOracle, RecordedSum
 from sordino.federation.member_folder import AUTHORITIES, MemberFolder
 from sordino.federation.mesh import MemberLost, Refused
 from sordino.federation.party import RecordHolder, Server
-from sordino.federation.record import Record, held
+from sordino.federation.record import Record, held_record
 from sordino.federation.signed_plan import SignedPlan
 from sordino.federation.unopened import UnopenedContribution
 from sordino.identity import CERTIFICATE, KEY, PEM
@@ -38,7 +38,7 @@ from sordino.privacy.randomness import Randomness
 from sordino.sentences import COUNTS_PUBLIC, NO_STEP_TWICE, PLAN_OF_OWNERS, SCHEMA_PUBLIC, times
 from sordino.train import Trained, train
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def run(
         raise ValueError(
             f"{member_folder.name} is a server of the committee, which has no records: leave the file out."
         )
-    with held(member_folder.identity, signed_plan.digest) as record:
+    with held_record(member_folder.identity, signed_plan.digest) as record:
         unopened = UnopenedContribution(member_folder.identity.folder)
         try:
             with _named(signed_plan), _connected(member_folder, waiting) as aggregation:
@@ -122,7 +122,7 @@ def _session(
     return trained
 
 
-def _attempted(task: Callable[[], T]) -> tuple[T | None, Exception | None]:
+def _attempted(task: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
     """What a member does alone, or why it could not: the others wait to hear whether it did."""
     try:
         return task(), None

@@ -10,7 +10,7 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.federation.agreement import Agreement
-from sordino.federation.party import Asked, Party, RecordHolder, query_batch, with_batch
+from sordino.federation.party import Party, RecordHolder, SumQuery, query_batch, with_batch
 from sordino.oracle.allowed import allow
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, FixedSize, FullBatch, Poisson, Sampling
@@ -62,7 +62,7 @@ class SecureOracle:
         """Every owner's own batch, from its own records. Only `release` can look into it."""
         if isinstance(sampling, FullBatch):
             return None
-        return Drawn(sampling, tuple(self._draws(sampling)))  # type: ignore[return-value]
+        return DrawnBatches(sampling, tuple(self._draws(sampling)))  # type: ignore[return-value]
 
     def _draws(self, sampling: Sampling) -> list[Batch]:
         match sampling:
@@ -93,12 +93,12 @@ class SecureOracle:
         # beyond 2^53 steps the product is rounded to a double, a function of what is already open
         return np.asarray(self._sum.open_sum(np.stack(parts), shared.joint) * shared.step, dtype=np.float64)
 
-    def _spend(self, query: Asked, noise: Noise) -> tuple[Batch, ...]:
+    def _spend(self, query: SumQuery, noise: Noise) -> tuple[Batch, ...]:
         """The local batches, once this release is taken off what the plan accounted for."""
         drawn, n = query_batch(query), self._plan.problem.records
         event = noise.event
         if drawn is not None:
-            if not isinstance(drawn, Drawn) or drawn.used:
+            if not isinstance(drawn, DrawnBatches) or drawn.used:
                 raise ValueError("a batch serves one release: draw it with this oracle's draw, once for every sum.")
             event = drawn.sampling.event(noise.event, n)
         (leaf,) = flatten(event)[0]
@@ -115,7 +115,7 @@ class SecureOracle:
         return batches
 
 
-class Drawn:
+class DrawnBatches:
     """The batches of this process's members, for one release."""
 
     __slots__ = ("batches", "sampling", "used")

@@ -22,8 +22,8 @@ from sordino.federation.plan import FederationPlan
 from sordino.identity import Face, Identity, common_name
 from sordino.tabular.schema import Schema
 
-FORMAT = "sordino federation signed plan"
-VERSION = 2
+_FORMAT = "sordino federation signed plan"
+_VERSION = 2
 PLAN = outputs.Kind("a federation's plan", rb'\{\s*"format": "sordino federation signed plan"')
 _LONGEST = 1 << 24
 """Characters of a plan, most of them its schema's."""
@@ -127,7 +127,7 @@ class SignedPlan:
         return replace(mine, signature=identity.sign("plan", mine.digest.encode()))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        content = {"format": FORMAT, "version": VERSION, "body": self.body, "signature": self.signature}
+        content = {"format": _FORMAT, "version": _VERSION, "body": self.body, "signature": self.signature}
         outputs.write(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), PLAN)
 
     @staticmethod
@@ -146,8 +146,10 @@ class SignedPlan:
             content = wire.parse(text, _LONGEST)
         except ValueError as error:
             raise ValueError(f"this is not a federation's plan: {error}") from None
-        if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != VERSION:
-            raise ValueError(f"this is not a federation's plan of version {VERSION}: its 'format' must be {FORMAT!r}.")
+        if not isinstance(content, dict) or content.get("format") != _FORMAT or content.get("version") != _VERSION:
+            raise ValueError(
+                f"this is not a federation's plan of version {_VERSION}: its 'format' must be {_FORMAT!r}."
+            )
         try:
             body = content["body"]
             signed_plan = SignedPlan(

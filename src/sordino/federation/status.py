@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sordino.federation.member_folder import MemberFolder
-from sordino.federation.record import LOCK, RecordSummary, is_locked, journal_of, read
+from sordino.federation.record import LOCK, RecordSummary, is_locked, journal_of, read_record
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import flatten
 
@@ -45,7 +45,7 @@ class Status:
 
 def status_of(member_folder: MemberFolder) -> Status:
     signed_plan, plan = member_folder.signed_plan, member_folder.signed_plan.plan
-    summary = read(
+    summary = read_record(
         journal_of(member_folder.identity.folder, signed_plan.digest).glance(),
         member_folder.identity.face,
         signed_plan.digest,

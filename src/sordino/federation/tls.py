@@ -24,7 +24,7 @@ from sordino.federation.credentials import Credentials
 from sordino.federation.mesh import MemberLost, Refused, Traffic
 from sordino.identity import Face
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _FRAME = struct.Struct("<QQ")
 _VERSION = b"sordino federation 2 "
@@ -125,7 +125,7 @@ class TlsMesh:
             self.close()
             raise
 
-    def _run(self, task: Coroutine[Any, Any, T]) -> T:
+    def _run(self, task: Coroutine[Any, Any, _T]) -> _T:
         return self._loop.run_until_complete(task)
 
     def sign(self, purpose: str, content: bytes) -> bytes:

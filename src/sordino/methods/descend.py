@@ -22,7 +22,7 @@ from sordino.progress import steps
 
 
 @dataclass
-class State:
+class DescentState:
     """w_t, what the update keeps, the iterates' sum or path where it is released, t, and R.
 
     An interruption that costs steps makes t end below R.
@@ -55,22 +55,22 @@ def descend(
     return Release(_released(plan, state), plan.event)
 
 
-def _begin(plan: DescentPlan, w: Array) -> State:
+def _begin(plan: DescentPlan, w: Array) -> DescentState:
     gathered = {"last": 0, "average": 1, "trajectory": plan.steps + 1}[plan.release]
-    state = State(w, np.zeros((plan.update.arrays, *w.shape)), np.zeros((gathered, *w.shape)), 0, plan.steps)
+    state = DescentState(w, np.zeros((plan.update.arrays, *w.shape)), np.zeros((gathered, *w.shape)), 0, plan.steps)
     if plan.release == "trajectory":
         state.gathered[0] = w
     return state
 
 
-def _gather(plan: DescentPlan, state: State) -> None:
+def _gather(plan: DescentPlan, state: DescentState) -> None:
     if plan.release == "average":
         state.gathered[0] += state.w
     elif plan.release == "trajectory":
         state.gathered[state.taken] = state.w
 
 
-def _released(plan: DescentPlan, state: State) -> Array:
+def _released(plan: DescentPlan, state: DescentState) -> Array:
     match plan.release:
         case "average":
             mean: Array = state.gathered[0] / state.taken

@@ -48,7 +48,7 @@ from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.progress import steps
 
-MOST_STEPS = 100_000
+_MOST_STEPS = 100_000
 """No plan is longer."""
 
 
@@ -187,5 +187,5 @@ def _steps(problem: Problem, budget: Budget, eta: float, D: float, calibration: 
         spread = 9 * d * (d + 1) if budget.pure else 18 * d * math.log(2 / delta)
         return max(1, math.ceil(math.cbrt(2 * (beta * D * n * epsilon / L) ** 2 / spread)))
     variance = unit_variance(budget, d)
-    lengths = np.unique(np.geomspace(1, MOST_STEPS, 300).astype(int)).tolist()
+    lengths = np.unique(np.geomspace(1, _MOST_STEPS, 300).astype(int)).tolist()
     return int(min(lengths, key=lambda T: _excess(problem, variance, T, eta, D)))

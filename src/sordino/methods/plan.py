@@ -14,7 +14,7 @@ from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 
 Batches = FullBatch | Poisson | FixedSize
-Kept = Literal["last", "average", "trajectory"]
+KeptOutput = Literal["last", "average", "trajectory"]
 """What is released of w_1, .., w_R: the last, their mean, or all of them and w_0."""
 
 
@@ -82,7 +82,7 @@ class DescentPlan:
     rate: Rate = field(default_factory=Constant)
     update: Update = field(default_factory=Plain)
     stop: Stop = field(default_factory=LastStep)
-    release: Kept = "last"
+    release: KeptOutput = "last"
     amplification: float | None = None
     first: FirstSum | None = None
 

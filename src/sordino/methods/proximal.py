@@ -51,7 +51,7 @@ from sordino.problem import Problem
 SHARPER = tuple(2 ** (k / 2) for k in range(18))
 """Multiples of the printed beta to choose from."""
 
-TIE = 0.1
+_TIE = 0.1
 """Predictions closer than this are not told apart; the smoother loss, which needs fewer steps, is taken."""
 
 
@@ -167,4 +167,4 @@ def _balanced(problem: Problem, budget: Budget, printed: float, R0: float) -> fl
 
     found = [(printed * times, excess(printed * times)) for times in SHARPER]
     best = min(total for _, total in found)
-    return next(sharpness for sharpness, total in found if total <= (1 + TIE) * best)
+    return next(sharpness for sharpness, total in found if total <= (1 + _TIE) * best)

@@ -41,7 +41,7 @@ from sordino.oracle.query import ClippedLoss
 from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.penalties import Ridge
 from sordino.privacy.accountants import epsilon, gdp_mu
-from sordino.privacy.accountants.event_leaves import read, samplable
+from sordino.privacy.accountants.event_leaves import leaves_of, samplable
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.events import Event, GaussianDP
 from sordino.privacy.noise import GaussianNoise
@@ -210,7 +210,7 @@ class RepeatedSelection:
                     f"a setting with {name} has no Renyi divergence under {one.relation}, which "
                     "is what a search is accounted by: use a method with Gaussian noise, such as NoisyGradientDescent."
                 )
-            if read(plan.event, one.relation).sampled:
+            if leaves_of(plan.event, one.relation).sampled:
                 on_batches.add(plan.event)
             if len(on_batches) > MOST_ACCOUNTED:
                 raise ValueError(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from sordino.budget import Budget, Relation
-from sordino.methods.plan import Batches, DescentPlan, Kept, LastStep, Stop, UniformStep
+from sordino.methods.plan import Batches, DescentPlan, KeptOutput, LastStep, Stop, UniformStep
 from sordino.methods.protocol import AnyProblem, Calibration
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
 from sordino.privacy.calibrate import calibrate
@@ -36,7 +36,7 @@ def clip_of(problem: AnyProblem, clip: float | None) -> float:
     return L if clip is None else min(L, clip)
 
 
-def kept_of(release: Released) -> tuple[Kept, Stop]:
+def kept_of(release: Released) -> tuple[KeptOutput, Stop]:
     """What a plan says of a setting `release`: a random iterate is the last of a run that ends there."""
     return ("last", UniformStep()) if release == "random" else (release, LastStep())
 

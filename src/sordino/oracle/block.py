@@ -33,7 +33,7 @@ _SMALLEST_NORM = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class Bounded:
     """One number per record: target, multiplier of the raw row (0: no usable features), 1/|r_i| (0: left out)."""
 
     targets: Array
@@ -43,10 +43,10 @@ class Records:
     def __len__(self) -> int:
         return len(self.targets)
 
-    def part(self, which: slice | Index) -> Records:
-        return Records(self.targets[which], self.scales[which], self.inverses[which])
+    def part(self, which: slice | Index) -> Bounded:
+        return Bounded(self.targets[which], self.scales[which], self.inverses[which])
 
-    def under(self, loss: Loss) -> Records:
+    def under(self, loss: Loss) -> Bounded:
         """Targets that the loss admits: its constants hold there, and the kernels rely on finding them there."""
         targets = loss.admit(self.targets)
         refused = np.isnan(targets) & (self.inverses > 0)
@@ -62,7 +62,7 @@ class Records:
         return np.where((self.inverses > 0) & np.isfinite(a), curvature, 0.0)
 
 
-def bounded_records(raw_norms: Array, y: Any, widths: int | NDArray[Any], rows: Rows) -> Records:
+def bounded_records(raw_norms: Array, y: Any, widths: int | NDArray[Any], rows: Rows) -> Bounded:
     """The multipliers that bring raw rows, of so many numbers each, to norm R at most, and 1/|r_i| after that."""
     scales = rows.scales(raw_norms)
     scales[scales < _SMALLEST_SCALE] = 0.0
@@ -76,7 +76,7 @@ def bounded_records(raw_norms: Array, y: Any, widths: int | NDArray[Any], rows: 
     if not usable.all():
         targets = np.where(usable, targets, 0.0)
         inverses[~usable] = 0.0
-    return Records(targets, scales, inverses)
+    return Bounded(targets, scales, inverses)
 
 
 class Block(ABC):
@@ -85,12 +85,12 @@ class Block(ABC):
     `given` is what belongs to each record, whatever the loss. Every record is a unit: see `sordino.oracle.units`.
     """
 
-    given: Records
+    given: Bounded
     rows: Rows
 
-    def __init__(self, given: Records, rows: Rows) -> None:
+    def __init__(self, given: Bounded, rows: Rows) -> None:
         self.given, self.rows = given, rows
-        self._known: tuple[tuple[Loss | QuadraticForm, Records], ...] = ()
+        self._known: tuple[tuple[Loss | QuadraticForm, Bounded], ...] = ()
 
     def __len__(self) -> int:
         return len(self.given)
@@ -111,7 +111,7 @@ class Block(ABC):
         """The same block, for whoever asks it many times and may store more for that."""
         return self
 
-    def under(self, loss: Loss | QuadraticForm) -> Records:
+    def under(self, loss: Loss | QuadraticForm) -> Bounded:
         """What belongs to each record as the loss sees it."""
         for known, records in self._known:
             if known is loss or known == loss:
@@ -130,7 +130,7 @@ class Block(ABC):
         return np.column_stack([features, self.rows.intercept * slopes]) if self.rows.has_intercept else features
 
 
-def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part: Records, slopes: Array) -> None:
+def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part: Bounded, slopes: Array) -> None:
     """In place of the scores: what every raw row is multiplied by. The clipped slopes are added to `slopes`."""
     code, parameters = asked.kernel
     some = (part.targets, part.scales, part.inverses, asked.offsets)

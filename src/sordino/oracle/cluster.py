@@ -133,7 +133,7 @@ class Spread:
         return Crew(self.source, self.cluster)
 
 
-class Kept:
+class KeptBlock:
     """A partition that is read once and kept. Its answers have the bits of those that are read for."""
 
     def __init__(self, partition: Partition) -> None:
@@ -157,19 +157,19 @@ class Worker:
     def __init__(self, partition: Partition, threads: int, memory: int) -> None:
         os.environ["SORDINO_THREADS"] = str(threads)
         self._partition, self._memory = partition, memory
-        self._held: dict[str, Partition | Kept] = {}
+        self._held: dict[str, Partition | KeptBlock] = {}
 
     def check(self) -> int:
         """How many targets are not known."""
         here = self._of(_EVERYBODY, None)
-        if isinstance(here, Kept):
+        if isinstance(here, KeptBlock):
             return here.unknown_targets
         with here.read() as blocks:
             return sum(int(np.isnan(y).sum()) for _, _, y in blocks)
 
     def answer(self, key: str, selection: Selection | None, rows: Rows, asked: BlockQuery, batch: Batch) -> list[Term]:
         here = self._of(key, selection)
-        blocks: Blocks = here.under(rows) if isinstance(here, Kept) else StreamedBlocks(here, rows)
+        blocks: Blocks = here.under(rows) if isinstance(here, KeptBlock) else StreamedBlocks(here, rows)
         total = TreeSum(self._partition.first)
         for term in blocks.terms(asked, batch):
             total.add(term)
@@ -181,11 +181,11 @@ class Worker:
     def process(self) -> int:
         return os.getpid()
 
-    def _of(self, key: str, selection: Selection | None) -> Partition | Kept:
+    def _of(self, key: str, selection: Selection | None) -> Partition | KeptBlock:
         if key not in self._held:
             part = replace(self._partition, selection=selection)
             small = len(part) * part.source.row_bytes <= self._memory
-            self._held[key] = Kept(part) if small else part
+            self._held[key] = KeptBlock(part) if small else part
         return self._held[key]
 
 

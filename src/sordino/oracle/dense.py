@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array, Index
-from sordino.oracle.block import Block, Records, bounded_records, to_multipliers
+from sordino.oracle.block import Block, Bounded, bounded_records, to_multipliers
 from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum
 from sordino.oracle.kernels.dense import clipped_sum
 from sordino.oracle.kernels.difference_kernels import clipped_differences
@@ -33,7 +33,7 @@ class DenseBlock(Block):
     All sums are taken in float64, whatever the matrix holds.
     """
 
-    def __init__(self, X: NDArray[Any], given: Records, rows: Rows) -> None:
+    def __init__(self, X: NDArray[Any], given: Bounded, rows: Rows) -> None:
         super().__init__(given, rows)
         self.X = _read_only(X)
         self._spoiled = bool((given.scales == 0).any())
@@ -150,7 +150,7 @@ class DenseBlock(Block):
         tasks = [(part, group, parts[first:last]) for group, (first, last) in enumerate(groups) for part in few]
         return tasks, len(groups)
 
-    def _rows(self, records: Records, which: Index | None, start: int, stop: int) -> tuple[Array, Records]:
+    def _rows(self, records: Bounded, which: Index | None, start: int, stop: int) -> tuple[Array, Bounded]:
         """Rows in float64, those without usable features set to zero, and what belongs to them."""
         some = slice(start, stop) if which is None else which[start:stop]
         X, part = self.X[some].astype(np.float64, copy=False), records.part(some)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.arrays import Array, Index
-from sordino.oracle.block import Block, Records, bounded_records, to_multipliers
+from sordino.oracle.block import Block, Bounded, bounded_records, to_multipliers
 from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum
 from sordino.oracle.kernels import sparse as kernels
 from sordino.oracle.kernels.norms import row_norms
@@ -47,7 +47,7 @@ class SparseBlock(Block):
     """
 
     def __init__(
-        self, X: Compressed, columns: int, given: Records, rows: Rows, transpose: Transpose | None = None
+        self, X: Compressed, columns: int, given: Bounded, rows: Rows, transpose: Transpose | None = None
     ) -> None:
         super().__init__(given, rows)
         self.X, self.columns, self.transpose = X, columns, transpose
@@ -187,7 +187,7 @@ class SparseBlock(Block):
 class _Grouped:
     """A question with its weights grouped as the kernels want them, and the records as its loss sees them."""
 
-    def __init__(self, question: ClippedSum, records: Records) -> None:
+    def __init__(self, question: ClippedSum, records: Bounded) -> None:
         self.question, self.records = question, records
         self.weights = _grouped(question.table)
         self.earlier = [] if question.earlier is None else _grouped(question.earlier)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from sordino.budget import Budget
 from sordino.privacy import accountants
-from sordino.privacy.accountants.event_leaves import read
+from sordino.privacy.accountants.event_leaves import leaves_of
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
@@ -30,7 +30,7 @@ def calibrate(build: Callable[[float], Event], budget: Budget) -> float:
 
     `build` must cost less the larger the multiplier is.
     """
-    leaves = read(build(1.0), budget.relation)
+    leaves = leaves_of(build(1.0), budget.relation)
     if leaves.special:
         return _at_epsilon(build, budget)
     found = _closed_form(build, budget)
@@ -66,7 +66,7 @@ def _at_epsilon(build: Callable[[float], Event], budget: Budget) -> float:
 
 def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | None:
     """mu(multiplier) = mu(1) / multiplier for Gaussian releases; None if the event is anything else."""
-    leaves = read(build(1.0), budget.relation)
+    leaves = leaves_of(build(1.0), budget.relation)
     if not leaves.gaussian or budget.pure or leaves.mu == 0:
         return None
     # A lattice's distance depends on the noise by less than this factor, and is taken off delta beforehand; where that
@@ -80,7 +80,7 @@ def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | Non
         # distance, epsilon is found to 1e-9, from above; it falls at least as fast as the multiplier grows.
         multiplier = leaves.mu / allowed * (1 + (2e-9 if distance else 1e-14))
         event = build(multiplier)
-        happened = read(event, budget.relation)
+        happened = leaves_of(event, budget.relation)
         if not happened.mu <= allowed <= happened.mu * (1 + 1e-6):
             return None
         spent = accountants.epsilon(event, budget.delta, budget.relation)
@@ -121,7 +121,7 @@ def _search_once(build: Callable[[float], Event], budget: Budget) -> float:
 
 
 def _search(build: Callable[[float], Event], budget: Budget) -> float:
-    sampled = read(build(1.0), budget.relation).sampled
+    sampled = leaves_of(build(1.0), budget.relation).sampled
     coarse = sampled and _COARSE.supports(build(1.0), budget.relation)
     roughly = _excess(build, budget, _COARSE.epsilon if coarse else accountants.epsilon)
     low, high, slope = _narrow(roughly, budget)

@@ -24,7 +24,7 @@ DISTANCE = 1e-30
 _PEAK = 1 << 192
 _BITS = 128
 
-Table = tuple[int, list[int]]
+_CountTable = tuple[int, list[int]]
 """The least number that occurs, and the sums of the weights from there on."""
 
 
@@ -39,13 +39,13 @@ def hypergeometric(population: int, marked: int, drawn: int, stream: Stream) -> 
 
 
 @lru_cache(maxsize=64)
-def _binomial(n: int, q: float) -> Table:
+def _binomial(n: int, q: float) -> _CountTable:
     heads, all_ = Fraction(q).as_integer_ratio()
     tails = all_ - heads
     return _table((n + 1) * heads // all_, 0, n, lambda k: ((n - k) * heads, (k + 1) * tails))
 
 
-def _hypergeometric(N: int, K: int, m: int) -> Table:
+def _hypergeometric(N: int, K: int, m: int) -> _CountTable:
     return _table(
         min((m + 1) * (K + 1) // (N + 2), m, K),
         max(0, m - (N - K)),
@@ -54,7 +54,7 @@ def _hypergeometric(N: int, K: int, m: int) -> Table:
     )
 
 
-def _table(peak: int, low: int, high: int, ratio: Callable[[int], tuple[int, int]]) -> Table:
+def _table(peak: int, low: int, high: int, ratio: Callable[[int], tuple[int, int]]) -> _CountTable:
     """`ratio(k)` is P(k+1) / P(k), as two whole numbers."""
     up: list[int] = []
     weight = _PEAK
@@ -79,7 +79,7 @@ def _table(peak: int, low: int, high: int, ratio: Callable[[int], tuple[int, int
     return peak - len(down), sums
 
 
-def _draw(table: Table, stream: Stream) -> int:
+def _draw(table: _CountTable, stream: Stream) -> int:
     first, sums = table
     high, low = stream.words(2).tolist()
     return first + bisect_right(sums, ((high << 64 | low) * sums[-1]) >> _BITS)

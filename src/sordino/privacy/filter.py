@@ -43,7 +43,7 @@ from scipy.special import ndtri_exp
 from sordino.budget import Budget, Relation
 from sordino.privacy import accountants
 from sordino.privacy.accountants import gdp_epsilon, gdp_mu
-from sordino.privacy.accountants.event_leaves import read, samplable
+from sordino.privacy.accountants.event_leaves import leaves_of, samplable
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import ORDERS, largest_divergence
 from sordino.privacy.accountants.repeated import total_divergences
@@ -73,7 +73,7 @@ class Charge:
 def charge(event: Event, cap: Budget, place: int, reserve: float = RESERVE) -> Charge:
     """What `event` takes from `cap`, as the release number `place` >= 1."""
     accountants.require_supported(event, cap.relation)
-    leaves = read(event, cap.relation)
+    leaves = leaves_of(event, cap.relation)
     if not (leaves.sampled or leaves.special):
         squares = [leaves.mu**2, *(count * _pure_mu(one.epsilon) ** 2 for one, count in leaves.pure)]
         pure = leaves.mu == 0 and leaves.total_variation == 0

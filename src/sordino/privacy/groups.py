@@ -21,13 +21,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.privacy import accountants
 from sordino.privacy.events import Approximate, Composed, Event, Gaussian, GaussianDP, PureDP
-
-Array = NDArray[np.float64]
 
 _POINTS, _REACH = 24, 3.0
 """At how many epsilons the profile is asked, up to this multiple of the guaranteed one."""

@@ -21,7 +21,7 @@ class Moment:
     Whoever looks at the weights has seen them: they are released, whatever becomes of the run.
     """
 
-    def __init__(self, moment: checkpoint.Moment, model: nn.Module) -> None:
+    def __init__(self, moment: checkpoint.RecordedMoment, model: nn.Module) -> None:
         self._moment, self._model = moment, model
 
     @property

@@ -135,7 +135,7 @@ def _name(loss: Any) -> str:
     return str(getattr(loss, "__name__", type(loss).__name__))
 
 
-def _call(callback: Callback, model: nn.Module, moment: recording.Moment) -> None:
+def _call(callback: Callback, model: nn.Module, moment: recording.RecordedMoment) -> None:
     callback(Moment(moment, model))
 
 

@@ -9,7 +9,7 @@ from sordino.budget import Budget, Relation
 from sordino.domains import Ball
 from sordino.losses import Hinge, Huber, Logistic
 from sordino.methods.baselines import PermutationSGD
-from sordino.methods.baselines.permutation_sgd import closed_form, sensitivity, step_sizes
+from sordino.methods.baselines.permutation_sgd import closed_form, permutation_sensitivity, step_sizes
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
@@ -31,7 +31,7 @@ def linear(n, mu, domain=None):
 def delta_of(problem, b, k, schedule, eta=0.5, offset=None):
     N = problem.records // b
     offset = math.sqrt(problem.records) if offset is None else offset
-    return sensitivity(problem, step_sizes(schedule, eta, offset, k * N, problem), N)
+    return permutation_sensitivity(problem, step_sizes(schedule, eta, offset, k * N, problem), N)
 
 
 def apart(problem, b, k, schedule, position, eta=0.5):

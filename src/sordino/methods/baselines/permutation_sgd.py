@@ -62,7 +62,7 @@ class PermutationSGDPlan:
     schedule: Schedule
     step_size: float
     offset: float
-    sensitivity: float
+    permutation_sensitivity: float
     noise: GaussianNoise | L2LaplaceNoise
     step_events: ClassVar[StepEvents] = ()
 
@@ -109,7 +109,7 @@ class PermutationSGD:
             raise ValueError(f"{k} passes over {N} batches are {k * N} steps: take larger batches or fewer passes.")
         schedule, eta = self._schedule(problem, budget, k * N)
         etas = step_sizes(schedule, eta, offset, k * N, problem)
-        Delta = sensitivity(problem, etas, N)
+        Delta = permutation_sensitivity(problem, etas, N)
         if self.calibration == "paper":
             noise = _printed_noise(Delta, closed_form(schedule, problem, eta, offset, k, N), budget, d)
         else:
@@ -185,7 +185,7 @@ def step_sizes(schedule: Schedule, eta: float, offset: float, T: int, problem: A
     return etas
 
 
-def sensitivity(problem: Problem, etas: Array, N: int) -> float:
+def permutation_sensitivity(problem: Problem, etas: Array, N: int) -> float:
     """Delta for steps `etas` over N batches of nearly equal size, and never more than the domain's diameter."""
     L, beta, mu = problem.constants
     c = np.maximum(abs(1 - etas * mu), abs(1 - etas * beta))

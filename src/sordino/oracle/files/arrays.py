@@ -19,7 +19,7 @@ from sordino.arrays import Array, Index
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, Stamp, identity, record_units, with_coding
 from sordino.oracle.units import RecordUnits
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+_Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _GAP = 1 << 15
 """Bytes that are read along rather than skipped: a seek costs about as much."""
@@ -69,8 +69,8 @@ class Arrays:
     training is an error and not a crash.
     """
 
-    features: Paths
-    target: Paths
+    features: _Paths
+    target: _Paths
     coding: Coding = AS_GIVEN
 
     def __post_init__(self) -> None:
@@ -247,5 +247,5 @@ def _runs(wanted: Index, row_bytes: int) -> list[Index]:
     return np.split(wanted, np.flatnonzero(np.diff(wanted) * row_bytes > _GAP) + 1)
 
 
-def _paths(given: Paths) -> list[Path]:
+def _paths(given: _Paths) -> list[Path]:
     return [Path(given)] if isinstance(given, str | os.PathLike) else [Path(path) for path in given]

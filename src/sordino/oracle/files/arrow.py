@@ -170,7 +170,7 @@ def _numbers(cells: Any) -> NDArray[Any]:
     return numbers
 
 
-def places(cells: Any, values: Sequence[Any]) -> NDArray[np.intp]:
+def arrow_places(cells: Any, values: Sequence[Any]) -> NDArray[np.intp]:
     """The place of each cell among `values`, -1 for none."""
     if pa.types.is_dictionary(cells.type):
         cells = cells.cast(cells.type.value_type)

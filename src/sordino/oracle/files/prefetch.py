@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _PATIENCE = 0.05
 """Seconds after which a thread that waits for room looks whether anybody is still interested."""
@@ -23,7 +23,7 @@ class _Failed:
 _END = object()
 
 
-def prefetched(items: Iterator[T]) -> closing[Generator[T]]:
+def prefetched(items: Iterator[_T]) -> closing[Generator[_T]]:
     """The same items, to be used in a `with`: a thread makes the one after the next while one is in use.
 
     At most three are alive, so an item may be written where the third before it was.
@@ -31,7 +31,7 @@ def prefetched(items: Iterator[T]) -> closing[Generator[T]]:
     return closing(_prefetched(items))
 
 
-def _prefetched(items: Iterator[T]) -> Generator[T]:
+def _prefetched(items: Iterator[_T]) -> Generator[_T]:
     ready: queue.Queue[Any] = queue.Queue(maxsize=1)
     stopped = threading.Event()
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sordino.oracle.kernels.native import compiled
 from sordino.oracle.kernels.pool import cut, share
 
-Matrix = NDArray[Any]
+_Matrix = NDArray[Any]
 
 _GROUP = 16
 """Columns that are written together: a cache line of single precision, so that a line is written at once."""
@@ -24,7 +24,7 @@ _STRIP = 1 << 18
 class Columns:
     """A block of a table as it is stored: its pieces, each a list of columns, from the first record to the last."""
 
-    pieces: Sequence[Sequence[Matrix]]
+    pieces: Sequence[Sequence[_Matrix]]
     kind: np.dtype[Any]
 
     @property
@@ -36,7 +36,7 @@ class RowMajor:
     """Writes the rows of blocks on all processors, each block into the place of the one before."""
 
     def __init__(self) -> None:
-        self._place: Matrix = np.empty((0, 0))
+        self._place: _Matrix = np.empty((0, 0))
 
     def __call__(self, X: Any) -> Any:
         if not isinstance(X, Columns):
@@ -49,7 +49,7 @@ class RowMajor:
         return self._place[:done]
 
 
-def _write_rows(columns: Sequence[Matrix], out: Matrix) -> int:
+def _write_rows(columns: Sequence[_Matrix], out: _Matrix) -> int:
     """Into `out`; returns the number of rows."""
     firsts = range(0, len(columns), _GROUP)
     # the last group is filled up, and what fills it is not written
@@ -70,7 +70,7 @@ def _write_rows(columns: Sequence[Matrix], out: Matrix) -> int:
 
 
 @compiled
-def write_group(columns: tuple[Matrix, ...], start: int, stop: int, left: int, out: Matrix) -> None:
+def write_group(columns: tuple[_Matrix, ...], start: int, stop: int, left: int, out: _Matrix) -> None:
     """out[i, left + k] = columns[k][i], written out: a loop over k would go through memory for every array."""
     c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15 = columns
     for row in range(start, stop):
@@ -94,7 +94,7 @@ def write_group(columns: tuple[Matrix, ...], start: int, stop: int, left: int, o
 
 
 @compiled
-def write_some(columns: tuple[Matrix, ...], start: int, stop: int, left: int, width: int, out: Matrix) -> None:
+def write_some(columns: tuple[_Matrix, ...], start: int, stop: int, left: int, width: int, out: _Matrix) -> None:
     """The same for fewer columns."""
     for first in range(start, stop, 64):
         for k in range(width):

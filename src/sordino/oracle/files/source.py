@@ -127,10 +127,10 @@ class Labels:
         return np.where(classes[codes] == targets, np.asarray(self.values)[codes], np.nan)
 
     def cells(self, targets: Any) -> Array:
-        from sordino.oracle.files.arrow import places
+        from sordino.oracle.files.arrow import arrow_places
 
         # the last value is what place -1 finds
-        return np.asarray((*self.values, np.nan))[places(targets, self.classes)]
+        return np.asarray((*self.values, np.nan))[arrow_places(targets, self.classes)]
 
 
 @dataclass(frozen=True)

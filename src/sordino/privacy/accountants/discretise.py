@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sordino.arrays import Array, Index
-from sordino.privacy.accountants.pairs import Added, Pair, Pure, Removed
+from sordino.privacy.accountants.pairs import Added, Dominating, Pure, Removed
 
 _RAMP = 40
 """Cells over which points of contact would move from the left to the right end; they stop in the middle."""
@@ -50,7 +50,7 @@ class Atoms:
         return _losses(self.anchor, self.at, step)
 
 
-def upper(pair: Pair | Pure, grid: Grid) -> Atoms:
+def upper(pair: Dominating | Pure, grid: Grid) -> Atoms:
     """Dominates the pair: mass beyond the grid goes to infinity, mass before it to the first point."""
     if isinstance(pair, Pure):
         return _pure_upper(pair, grid.step)
@@ -59,7 +59,7 @@ def upper(pair: Pair | Pure, grid: Grid) -> Atoms:
     return Atoms(pair.anchor, at, mass, infinite)
 
 
-def lower(pair: Pair | Pure, grid: Grid) -> Atoms:
+def lower(pair: Dominating | Pure, grid: Grid) -> Atoms:
     """Is dominated by the pair: mass beyond the grid is brought back to it or dropped, mass before it is dropped."""
     if isinstance(pair, Pure):
         return _pure_upper(Pure(_steps_within(pair.epsilon, grid.step) * grid.step), grid.step)
@@ -71,7 +71,7 @@ def lower(pair: Pair | Pure, grid: Grid) -> Atoms:
     return _without_tail(_lower(pair, grid), grid)
 
 
-def _lower(pair: Pair, grid: Grid) -> Atoms:
+def _lower(pair: Dominating, grid: Grid) -> Atoms:
     if isinstance(pair, Removed) and pair.rate < 1:
         mass, excess = pair.cells(np.array([pair.smallest, pair.smallest + grid.step / 2]))
         if mass[0] > 0:
@@ -107,7 +107,7 @@ def _without_tail(atoms: Atoms, grid: Grid) -> Atoms:
     return Atoms(atoms.anchor, atoms.at[:-1], atoms.mass[:-1], 0.0)
 
 
-def connect(pair: Pair, edges: Array) -> tuple[Array, float]:
+def connect(pair: Dominating, edges: Array) -> tuple[Array, float]:
     """Connect the dots at increasing losses: the mass at each, and at infinity.  An atom must be among them."""
     mass, excess = pair.cells(np.concatenate(([-np.inf], edges, [np.inf])))
     inside = mass[1:-1]
@@ -123,7 +123,7 @@ def connect(pair: Pair, edges: Array) -> tuple[Array, float]:
     return atoms, float(mass[-1])
 
 
-def _under_tangents(pair: Pair, edges: Array, touching: Array, atom_at: int, atom: float) -> tuple[Index, Array]:
+def _under_tangents(pair: Dominating, edges: Array, touching: Array, atom_at: int, atom: float) -> tuple[Index, Array]:
     """Which edges are corners of the polygon from below, and the masses there.
 
     Cell i is under the tangent that touches the curve at `touching[i]`; edge `atom_at` (or none, -1) has mass `atom` of
@@ -173,7 +173,7 @@ def _under_tangents(pair: Pair, edges: Array, touching: Array, atom_at: int, ato
     return corners, beyond[0] * y[corners]
 
 
-def _points(pair: Pair, anchor: float, grid: Grid) -> Index:
+def _points(pair: Dominating, anchor: float, grid: Grid) -> Index:
     """Whole numbers of steps from the anchor that reach over the span of the loss, 0 among them if it lies there."""
     growth = grid.growth
     low, high = (math.asinh(growth * loss / grid.step) / growth for loss in pair.span(grid.log_above, grid.log_below))

@@ -14,7 +14,7 @@ from sordino.budget import Relation
 from sordino.privacy.accountants.event_leaves import (
     EventLeaves,
     check_epsilon,
-    read,
+    leaves_of,
     smallest_epsilon,
     total_delta,
 )
@@ -32,7 +32,7 @@ class DPAccountingCheck:
     name: str = "dp_accounting"
 
     def supports(self, event: Event, relation: Relation) -> bool:
-        leaves = read(event, relation)
+        leaves = leaves_of(event, relation)
         few = not leaves.special and len(leaves.pure) + len(leaves.sampled) <= _MOST_PARTS
         return few and all(isinstance(part, PoissonSampled) for part, _ in leaves.sampled)
 
@@ -57,7 +57,7 @@ class DPAccountingCheck:
                 f"dp_accounting is asked about Gaussian, pure and Poisson-sampled events with at most {_MOST_PARTS} "
                 "different parts only; ask sordino.privacy.accountants for the accountant that supports this event."
             )
-        return read(event, relation)
+        return leaves_of(event, relation)
 
 
 def _compose(leaves: EventLeaves, relation: Relation) -> PrivacyLossDistribution:

@@ -49,7 +49,7 @@ class EventLeaves:
         return any(isinstance(event, FixedSizeSampled) for event, _ in self.sampled)
 
 
-def read(event: Event, relation: Relation) -> EventLeaves:
+def leaves_of(event: Event, relation: Relation) -> EventLeaves:
     """Sampling everybody is no sampling, and Gaussian releases merge into one."""
     leaves, distance = flatten(event)
     squares: list[float] = []
@@ -77,13 +77,13 @@ def read(event: Event, relation: Relation) -> EventLeaves:
 
 def samplable(event: Event, relation: Relation) -> bool:
     """Whether every part of the event is a general one, and its sampling has a meaning under the relation."""
-    leaves = read(event, relation)
+    leaves = leaves_of(event, relation)
     return not leaves.special and (relation is Relation.REPLACE_ONE or not leaves.fixed_size)
 
 
 def read_samplable(event: Event, relation: Relation) -> EventLeaves:
-    """`read`, for accountants that know every event which has a meaning."""
-    leaves = read(event, relation)
+    """`leaves_of`, for accountants that know every event which has a meaning."""
+    leaves = leaves_of(event, relation)
     if leaves.special:
         raise ValueError(f"{type(leaves.special[0][0]).__name__} is not accounted for together with other events.")
     if relation is Relation.ADD_REMOVE and leaves.fixed_size:

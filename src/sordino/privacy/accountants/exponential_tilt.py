@@ -24,9 +24,9 @@ import numpy as np
 
 from sordino.arrays import Array, Index
 from sordino.privacy.accountants.discretise import Grid, connect
-from sordino.privacy.accountants.pairs import Pair, Pure
+from sordino.privacy.accountants.pairs import Dominating, Pure
 
-Level = tuple[Pair | Pure, int]
+Level = tuple[Dominating | Pure, int]
 """A pair and how often it happens."""
 
 _OUTSIDE = 20.0

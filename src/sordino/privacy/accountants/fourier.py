@@ -19,9 +19,9 @@ import numpy.typing as npt
 from sordino.arrays import Array
 from sordino.privacy.accountants.discretise import Atoms, Grid, lower, upper
 from sordino.privacy.accountants.exponential_tilt import Level, Tilt, no_tilt, tilt_for_delta, tilt_for_epsilon
-from sordino.privacy.accountants.pairs import LARGEST_LOSS, Added, Pair, Pure
+from sordino.privacy.accountants.pairs import LARGEST_LOSS, Added, Dominating, Pure
 
-Spectrum = npt.NDArray[np.complex128]
+_Spectrum = npt.NDArray[np.complex128]
 
 _ROUNDING = 8 * 2.0**-52
 """Of one transform, relative, for every factor of two of its length and every factor multiplied in."""
@@ -176,7 +176,7 @@ class _Sum:
         return Profile(self.points, factor * tilted, tilt.centre, added, wrapped * np.append(factor[1:], 0.0))
 
 
-def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Pair | Pure, Grid], Atoms]) -> _Sum:
+def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Dominating | Pure, Grid], Atoms]) -> _Sum:
     from scipy import fft
 
     step = tilt.grid.step
@@ -211,7 +211,7 @@ def _log_mgf(losses: Array, log_mass: Array, t: float) -> float:
     return highest + math.log(np.exp(exponent - highest).sum())
 
 
-def _power(transform: Spectrum, count: int) -> Spectrum:
+def _power(transform: _Spectrum, count: int) -> _Spectrum:
     """The transform of `count` copies; frequencies whose power is below e^-80 carry nothing."""
     if count == 1:
         return transform

@@ -29,7 +29,7 @@ from sordino.privacy.accountants.event_leaves import (
     EventLeaves,
     check_delta,
     check_epsilon,
-    read,
+    leaves_of,
     smallest_epsilon,
     total_delta,
 )
@@ -111,7 +111,7 @@ class GaussianAccountant:
     name: str = "gdp"
 
     def supports(self, event: Event, relation: Relation) -> bool:
-        return read(event, relation).gaussian
+        return leaves_of(event, relation).gaussian
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
         leaves = self._content(event, relation)
@@ -127,7 +127,7 @@ class GaussianAccountant:
         return 1e-9 * epsilon
 
     def _content(self, event: Event, relation: Relation) -> EventLeaves:
-        leaves = read(event, relation)
+        leaves = leaves_of(event, relation)
         if not leaves.gaussian:
             raise ValueError(
                 "the closed form covers Gaussian releases and Gaussian-DP events only; "

@@ -35,7 +35,13 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from sordino.budget import Relation
-from sordino.privacy.accountants.event_leaves import check_delta, check_epsilon, read, smallest_epsilon, total_delta
+from sordino.privacy.accountants.event_leaves import (
+    check_delta,
+    check_epsilon,
+    leaves_of,
+    smallest_epsilon,
+    total_delta,
+)
 from sordino.privacy.events import Event, ObjectivePerturbed
 
 _ANGLES = np.linspace(0, math.pi / 4, 33)
@@ -105,7 +111,7 @@ class ObjectiveAccountant:
     name: str = "objective"
 
     def supports(self, event: Event, relation: Relation) -> bool:
-        leaves = read(event, relation)
+        leaves = leaves_of(event, relation)
         return not (leaves.pure or leaves.sampled) and [
             (type(special), count) for special, count in leaves.special
         ] == [(ObjectivePerturbed, 1)]
@@ -131,7 +137,7 @@ class ObjectiveAccountant:
                 "this event is not one objective perturbation, alone or beside Gaussian releases: with anything else, "
                 "or a second one, it is not accounted for."
             )
-        leaves = read(event, relation)
+        leaves = leaves_of(event, relation)
         ((happened, _),) = leaves.special
         assert isinstance(happened, ObjectivePerturbed)
         kappa, multiplier = happened.curvature_ratio, happened.multiplier

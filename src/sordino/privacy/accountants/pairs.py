@@ -37,7 +37,7 @@ LARGEST_LOSS = 600.0
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 
 
-class Pair(Protocol):
+class Dominating(Protocol):
     @property
     def scale(self) -> float:
         """How far the loss typically strays from zero."""
@@ -191,7 +191,7 @@ class Replaced:
 
 
 @dataclass(frozen=True)
-class FixedSize:
+class FixedPair:
     rate: float
     shift: float
 
@@ -223,7 +223,7 @@ class FixedSize:
 
 @dataclass(frozen=True)
 class Pure:
-    """Not a `Pair`: two atoms and nothing between."""
+    """Not a `Dominating`: two atoms and nothing between."""
 
     epsilon: float
 

@@ -25,7 +25,7 @@ from sordino.privacy.accountants.event_leaves import (
 )
 from sordino.privacy.accountants.exponential_tilt import Level
 from sordino.privacy.accountants.fourier import delta_above, epsilon_above, epsilon_below
-from sordino.privacy.accountants.pairs import Added, FixedSize, Pair, Pure, Removed, Replaced
+from sordino.privacy.accountants.pairs import Added, Dominating, FixedPair, Pure, Removed, Replaced
 from sordino.privacy.events import Event, FixedSizeSampled, PoissonSampled
 
 FINE = 0.015
@@ -95,7 +95,7 @@ def _ways(leaves: EventLeaves, relation: Relation) -> list[list[Level]]:
     ]
 
 
-def _replaced(event: PoissonSampled | FixedSizeSampled) -> Pair:
+def _replaced(event: PoissonSampled | FixedSizeSampled) -> Dominating:
     """multiplier = std / 2C: opposite contributions are 1 / multiplier apart, a present and an absent one half that."""
     distance = 1 / event.event.multiplier
-    return Replaced(event.rate, distance / 2) if isinstance(event, PoissonSampled) else FixedSize(event.rate, distance)
+    return Replaced(event.rate, distance / 2) if isinstance(event, PoissonSampled) else FixedPair(event.rate, distance)

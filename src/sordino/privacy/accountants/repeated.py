@@ -25,7 +25,7 @@ import numpy as np
 
 from sordino.arrays import Array
 from sordino.budget import Relation
-from sordino.privacy.accountants.event_leaves import check_epsilon, read, smallest_epsilon, total_delta
+from sordino.privacy.accountants.event_leaves import check_epsilon, leaves_of, smallest_epsilon, total_delta
 from sordino.privacy.accountants.gdp import gdp_delta
 from sordino.privacy.accountants.rdp import ORDERS, RenyiAccountant, divergences, least_delta, least_epsilon
 from sordino.privacy.events import Composed, Event, GaussianDP, Selected, flatten
@@ -81,8 +81,8 @@ def selected_divergences(event: Selected, relation: Relation) -> Array:
 
 def _worst(runs: tuple[Event, ...], relation: Relation) -> set[Event]:
     """The runs that may decide the maxima: of the Gaussian ones, that with the largest mu."""
-    largest = max((c.mu for run in runs if (c := read(run, relation)).gaussian), default=None)
-    others = {run for run in runs if not read(run, relation).gaussian}
+    largest = max((c.mu for run in runs if (c := leaves_of(run, relation)).gaussian), default=None)
+    others = {run for run in runs if not leaves_of(run, relation).gaussian}
     return others if largest is None else {*others, GaussianDP(largest)}
 
 
@@ -91,7 +91,7 @@ def _run_deltas(run: Event, relation: Relation) -> Array:
     """For every order alpha, the delta of one run at epsilon = log(1 + 1/(alpha - 1)), which is exact if Gaussian."""
     # rounded down, which costs more
     epsilons = (np.log1p(1 / (ORDERS - 1)) / _UP).tolist()
-    leaves = read(run, relation)
+    leaves = leaves_of(run, relation)
     if leaves.gaussian:
         return np.array([gdp_delta(epsilon, leaves.mu) for epsilon in epsilons])
     rho = divergences(run, relation)
