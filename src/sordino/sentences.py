@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from string import Formatter
-from typing import Any
 
 from sordino.budget import Budget, Relation
+from sordino.methods.protocol import AnyMethod
 from sordino.oracle.rows import Rows
 from sordino.problem import NetworkProblem, Problem
 
@@ -134,7 +134,7 @@ OPTIONAL = {
 
 
 def required(
-    problem: Problem | NetworkProblem, budget: Budget, method: Any, rows: Rows | None, earned: float
+    problem: Problem | NetworkProblem, budget: Budget, method: AnyMethod, rows: Rows | None, earned: float
 ) -> dict[str, tuple[str, ...]]:
     """What every certificate of these public facts says; `earned` is the epsilon of its event."""
     network = isinstance(problem, NetworkProblem)

@@ -59,7 +59,7 @@ def fit(
     loss: Any,
     dataset: Any,
     *,
-    method: Any,
+    method: AnyMethod,
     budget: Budget,
     epochs: float | None = None,
     steps: int | None = None,
@@ -164,7 +164,7 @@ def _rows(method: AnyMethod, n: int) -> int:
 
 
 def _complete(method: Any, epochs: float | None, steps: int | None, batch_size: int | None, n: int) -> Any:
-    """The method with its batch size and number of steps filled in."""
+    """The method with its batch size and number of steps filled in: fields of whatever dataclass it is."""
     _require_sums_alone(method)
     # what does not draw batches takes all records
     drawn = isinstance(method, Batched)
