@@ -37,6 +37,7 @@ from sordino.privacy import events
 from sordino.privacy.accountants import LOOSE, Guarantee, guarantee, second_opinion
 from sordino.privacy.randomness import SYSTEM
 from sordino.problem import NetworkProblem, Problem
+from sordino.words import certificate_card
 
 if TYPE_CHECKING:
     from sordino.identity import Identity
@@ -47,11 +48,6 @@ UNIT = "one record"
 CERTIFICATE = outputs.Kind("a certificate", rb'\{\s*"format": "sordino certificate"')
 LIBRARIES = ("sordino", "numpy", "scipy", "numba", "dp-accounting", "cryptography", "randomgen")
 """Whose versions a certificate states, beside Python's."""
-
-UNSIGNED = (
-    "no certificate shows by itself that the method was run as stated, on real records and on no others, nor when and "
-    "with which versions: that is the word of whoever sent it, and nobody has signed this one."
-)
 
 _MOST_STEPS = 10**8
 """Of a method that is read from a file: to plan for more would only keep whoever verifies busy."""
@@ -132,6 +128,9 @@ class Certificate:
     @property
     def statement(self) -> str:
         return state(self.epsilon, self.delta, self.relation)
+
+    def _repr_html_(self) -> str:
+        return certificate_card("Certificate", self)
 
     def about(self, weights: Mapping[str, NDArray[Any]]) -> Certificate:
         """The same guarantee for what was made of the released weights without looking at the records again."""

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.linear import Settings, fit_linear, require_own_targets
+from sordino.estimators.notebook import ShowsItsPromise
 from sordino.losses import Hinge, Logistic, Loss, Softmax
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import Labels, Source
@@ -24,7 +25,7 @@ from sordino.sentences import CLASSES_GIVEN, CLASSES_READ
 from sordino.train import PrivacyWarning
 
 
-class _PrivateClassifier(KnowsItsPipeline, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Fit and predict; a subclass says which loss."""
 
     def __init__(

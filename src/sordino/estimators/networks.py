@@ -23,6 +23,7 @@ from sordino.certificate import Certificate
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.classifiers import classes_of, codes_of
+from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.perceptron import (
     PerceptronLoss,
     PerceptronSettings,
@@ -38,7 +39,7 @@ from sordino.sentences import TARGET_BOUND_PUBLIC, TARGETS_CLIPPED
 Activation = Literal["tanh", "relu"]
 
 
-class _PrivateNetwork(KnowsItsPipeline, BaseEstimator):  # type: ignore[misc]
+class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, BaseEstimator):  # type: ignore[misc]
     """Layers from and to arrays; what they are trained for is a subclass's."""
 
     coefs_: list[Array]

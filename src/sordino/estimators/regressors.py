@@ -15,6 +15,7 @@ from sordino.domains import Ball, Domain
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.linear import Settings, fit_linear, require_own_targets
+from sordino.estimators.notebook import ShowsItsPromise
 from sordino.losses import EpsilonInsensitive, Huber, Loss, Pinball, Squared
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import InUnits, Source
@@ -22,7 +23,7 @@ from sordino.sentences import TARGET_BOUND_PUBLIC, TARGETS_CLIPPED
 from sordino.train import Trained
 
 
-class _PrivateRegressor(KnowsItsPipeline, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Fit and predict; a subclass says which loss, on targets in units of the bound, and which domain."""
 
     target_bound: float | None

@@ -12,6 +12,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.estimators.notebook import ShowsItsPromise
 from sordino.methods import RepeatedSelection, Setting
 
 SEARCHED = ("method", "l2")
@@ -22,7 +23,7 @@ def _offers(name: str) -> Callable[[Any], bool]:
     return lambda search: hasattr(getattr(search, "best_estimator_", search.estimator), name)
 
 
-class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateSearch(ShowsItsPromise, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """The best of several settings for a private estimator, at the cost of its epsilon and delta for everything.
 
     A random number of runs, each with a setting drawn from the grid, is compared on held-out records by their clipped

@@ -34,6 +34,7 @@ from sordino.privacy.events import Approximate, Event, ObjectivePerturbed, flatt
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
+from sordino.words import plan_card
 
 Solver = Literal["newton", "svrg"]
 
@@ -56,6 +57,8 @@ class ObjectivePerturbationPlan:
     @property
     def event(self) -> Event:
         return _event(self.curvature_ratio, self.noise, self.output_noise)
+
+    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)

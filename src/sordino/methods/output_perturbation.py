@@ -47,6 +47,7 @@ from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.progress import steps
+from sordino.words import plan_card
 
 _MOST_STEPS = 100_000
 """No plan is longer."""
@@ -65,6 +66,8 @@ class OutputPerturbationPlan:
     @property
     def event(self) -> Event:
         return self.noise.event
+
+    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)

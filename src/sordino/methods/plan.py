@@ -12,6 +12,7 @@ from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
 from sordino.privacy.events import Approximate, Composed, Event, GaussianDP, flatten
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
+from sordino.words import plan_card
 
 Batches = FullBatch | Poisson | FixedSize
 KeptOutput = Literal["last", "average", "trajectory"]
@@ -120,3 +121,5 @@ class DescentPlan:
             return Approximate(GaussianDP(self.amplification / self.noise.multiplier), self.steps * distance)
         steps = self.step_events
         return steps[0][0] if self.steps == 1 else Composed(steps)
+
+    _repr_html_ = plan_card

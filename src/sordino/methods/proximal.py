@@ -47,6 +47,7 @@ from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
+from sordino.words import plan_card
 
 SHARPER = tuple(2 ** (k / 2) for k in range(18))
 """Multiples of the printed beta to choose from."""
@@ -69,6 +70,8 @@ class ProximalSmoothingPlan:
     @property
     def step_events(self) -> StepEvents:
         return self.inner.step_events
+
+    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ from sordino.privacy.randomness import Randomness
 from sordino.privacy.repetitions import Repetitions
 from sordino.problem import Problem
 from sordino.progress import watching
+from sordino.words import plan_card
 
 MOST_SETTINGS, MOST_ACCOUNTED = 100, 4
 """Of a search, and of those among them that are on batches and differ in what is accounted for."""
@@ -84,6 +85,8 @@ class RepeatedSelectionPlan:
     @property
     def event(self) -> Event:
         return self.repetitions.event(*(plan.event for plan in self.plans), self.noise.event)
+
+    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
 from sordino.problem import Problem
 from sordino.progress import steps
+from sordino.words import plan_card
 
 SHORTENED_EVERY = 10
 
@@ -80,6 +81,8 @@ class AdaptiveGradientDescentPlan:
     def event(self) -> Event:
         mu = gdp_mu(self.kept.epsilon, (1 - self.reserve) * self.kept.delta)
         return Approximate(GaussianDP(mu), self.distance)
+
+    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)

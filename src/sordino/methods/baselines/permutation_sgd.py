@@ -46,6 +46,7 @@ from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.progress import steps
+from sordino.words import plan_card
 
 _MOST_UPDATES = 10**7
 """Every one of them has a step size of its own, which is written down."""
@@ -69,6 +70,8 @@ class PermutationSGDPlan:
     @property
     def event(self) -> Event:
         return self.noise.event
+
+    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)
