@@ -24,7 +24,7 @@ from sordino.federation.unopened import Contribution, UnopenedContribution
 from sordino.ledger.ledger import Ledger
 from sordino.model_file import require_places, save_model
 from sordino.outputs import Kind
-from sordino.report import write_report
+from sordino.reporting import report
 
 NOTES = Kind("a note", rb"note")
 SECRET = Kind("a secret", rb"secret", secret=True)
@@ -47,7 +47,7 @@ def fitted(certificate: Certificate) -> Any:
 WRITERS: dict[str, Callable[[Certificate, Path], object]] = {
     "model": lambda certificate, path: save_model(fitted(certificate), path),
     "certificate": lambda certificate, path: certificate.save(path),
-    "report": lambda certificate, path: write_report(path, "A report", certificate),
+    "report": lambda certificate, path: report(certificate, path),
     "note": lambda _, path: outputs.write(path, b"note", NOTES),
 }
 

@@ -39,7 +39,9 @@ from sordino.privacy.audit import audit as audit
 from sordino.privacy.filter import BudgetExceeded as BudgetExceeded
 from sordino.privacy.ledger_context import charged_to as charged_to
 from sordino.problem import Problem as Problem
+from sordino.reporting import report as report
 from sordino.tabular.schema import Schema as Schema
 from sordino.train import PrivacyWarning as PrivacyWarning
+from sordino.words import explain as explain
 
 __version__: str

@@ -147,15 +147,20 @@ class LoadedModel:
 
 def save_model(estimator: Any, path: str | os.PathLike[str], schema: Schema | None = None) -> None:
     """Write a fitted estimator; on failure the old file stays. With `schema` it was fitted on the encoded table."""
+    outputs.write(path, _pack(model_of(estimator, schema)), MODEL)
+
+
+def model_of(estimator: Any, schema: Schema | None = None) -> LoadedModel:
+    """What `load_model` will give once a fitted estimator is saved."""
     if not hasattr(estimator, "certificate_"):
         raise ValueError(
-            f"a {type(estimator).__name__} without a certificate cannot be saved: fit one of Sordino's estimators "
-            "first, and give that estimator itself rather than a pipeline around it."
+            f"a {type(estimator).__name__} without a certificate cannot be saved, nor reported on: fit one "
+            "of Sordino's estimators first, and give that estimator itself rather than a pipeline around it."
         )
     names = getattr(estimator, "feature_names_in_", None)
     classes = getattr(estimator, "classes_", None)
     coef, intercept, hidden = _layers(estimator)
-    model = LoadedModel(
+    return LoadedModel(
         task="regression" if classes is None else "classification",
         coef=coef,
         intercept=intercept,
@@ -165,7 +170,6 @@ def save_model(estimator: Any, path: str | os.PathLike[str], schema: Schema | No
         certificate_json=estimator.certificate_.to_json(),
         hidden=hidden,
     )
-    outputs.write(path, _pack(model), MODEL)
 
 
 def require_places(

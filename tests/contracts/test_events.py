@@ -37,7 +37,7 @@ from sordino.privacy.events import (
 )
 from sordino.privacy.filter import BudgetExceeded, PrivacyFilter, charge, epsilon_of
 from sordino.privacy.randomness import Randomness
-from sordino.report.words import described
+from sordino.words import described
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 DELTA = 1e-5

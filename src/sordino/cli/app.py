@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sordino.cli import account, federation, fit, identity, ledger, plan, predict, schema, verify
+from sordino.cli import account, explain, federation, fit, identity, ledger, plan, predict, report, schema, verify
 from sordino.cli.console import complain, say
 
 _REMEDY = "pip install 'sordino[cli]'."
@@ -44,7 +44,17 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (fit.fit, predict.predict, verify.verify, account.account, plan.plan, schema.schema, identity.identity):
+for command in (
+    fit.fit,
+    predict.predict,
+    verify.verify,
+    explain.explain,
+    report.report,
+    account.account,
+    plan.plan,
+    schema.schema,
+    identity.identity,
+):
     app.command()(command)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(federation.app, name="federation")

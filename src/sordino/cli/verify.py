@@ -21,34 +21,36 @@ def verify(
     ] = None,
 ) -> None:
     """Check a certificate, or the one inside a model file. Ends with 0 if the guarantee holds and 1 if not."""
-    from sordino.certificate import UNSIGNED
-    from sordino.wire import LONGEST
+    from sordino.cli.explain import say_explanation
+    from sordino.words import explain
 
     face = None if signer is None else _face(signer)
-    with file.open("rb") as start:
-        # a character takes four bytes at most: what is beyond is refused unread
-        content = start.read(4 * LONGEST + 1)
-    try:
-        certificate, findings = _model(file) if content.startswith(b"PK") else _certificate(content)
-        statement = certificate.statement
-        if face is not None:
-            findings = (*findings, _by(face, certificate))
-    except ValueError as error:
-        _nothing_to_verify(str(error))
-    except (TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
-        # a stranger's file may hold anything under a digest that fits
-        _nothing_to_verify("this certificate is malformed: its values are not of the kinds a certificate has.")
+    certificate, findings = read_and_verify(file)
+    if face is not None:
+        findings = (*findings, _by(face, certificate))
     for finding in findings:
         say(f"{'yes' if finding.holds else 'NO '}   {finding.sentence}", style="" if finding.holds else "bold red")
     if not all(finding.holds for finding in findings):
         complain("NOT VERIFIED: the guarantee does not hold as stated.")
         raise typer.Exit(1)
-    say(f"VERIFIED: {statement}", style="bold green")
-    say("It rests on what was taken as public:")
-    for sentence in certificate.assumed:
-        say(f"  - {sentence}.")
-    if certificate.signature is None:
-        say(f"And: {UNSIGNED}")
+    say(f"VERIFIED: {certificate.statement}", style="bold green")
+    say_explanation(explain(certificate, findings))
+
+
+def read_and_verify(file: Path) -> tuple[Certificate, tuple[Finding, ...]]:
+    """The certificate in a file, and every check of it; ends with 1 where there is none."""
+    from sordino.wire import LONGEST
+
+    with file.open("rb") as start:
+        # a character takes four bytes at most: what is beyond is refused unread
+        content = start.read(4 * LONGEST + 1)
+    try:
+        return _model(file) if content.startswith(b"PK") else _certificate(content)
+    except ValueError as error:
+        _nothing_to_verify(str(error))
+    except (TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
+        # a stranger's file may hold anything under a digest that fits
+        _nothing_to_verify("this certificate is malformed: its values are not of the kinds a certificate has.")
 
 
 def _face(path: Path) -> Face:

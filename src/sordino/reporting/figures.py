@@ -16,6 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
+from sordino.reporting.section import Figure
+
 _INK, _FAINT, _LINE, _BAND, _MARK = "#010101", "#020202", "#030303", "#040404", "#050505"
 _VARIABLES = {
     _INK: "var(--ink)",
@@ -38,15 +40,6 @@ class Tradeoff:
     runs: dict[float, tuple[float, ...]]
     references: dict[str, float]
     released: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Figure:
-    """An SVG element and the sentence that replaces it for whoever cannot see it."""
-
-    svg: str
-    alternative: str
-    caption: str = ""
 
 
 def tradeoff_figure(tradeoff: Tradeoff, caption: str = "") -> Figure:

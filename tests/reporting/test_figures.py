@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from sordino.report.figures import Tradeoff, tradeoff_figure
+from sordino.reporting.figures import Tradeoff, tradeoff_figure
 
 RUNS = {0.1: (0.6, 0.65, 0.7), 1.0: (0.71, 0.72, 0.73), 10.0: (0.74, 0.74, 0.74)}
 

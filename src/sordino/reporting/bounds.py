@@ -1,0 +1,93 @@
+"""Every bound that the noise was measured by, and where it came from."""
+
+from __future__ import annotations
+
+from sordino import sentences
+from sordino.budget import Relation
+from sordino.certificate import Certificate
+from sordino.formatting import number
+from sordino.problem import NetworkProblem
+from sordino.reporting.section import Section, Table
+from sordino.tabular.schema import Boolean, Category, ClassTarget, Column, Number, NumberTarget, Schema, Target
+
+_GIVEN = "given by the analyst"
+_UNSAID = "the schema, which does not say from where"
+_MOST_VALUES = 12
+
+
+def bounds_section(certificate: Certificate, schema: Schema | None) -> Section:
+    rows = [] if schema is None else [_target(schema.target, schema), *_columns(schema)]
+    rows += [
+        *([] if schema is not None else _classes(certificate)),
+        *_numbers(certificate, schema),
+        _count(certificate),
+    ]
+    return Section(
+        "Bounds, and where each came from",
+        (
+            "A bound that was measured on the records would tell about them, and no noise would cover it. That none of "
+            "these was is the word of whoever ran the training. What lies outside a bound was moved to its nearest "
+            "end, or scaled down.",
+        ),
+        tables=(Table("Bounds", ("what", "bound", "where it came from"), tuple(rows)),),
+    )
+
+
+Row = tuple[str, str, str]
+
+
+def _target(target: Target, schema: Schema) -> Row:
+    match target:
+        case ClassTarget(column, classes):
+            bound = _listed(classes)
+        case NumberTarget(column, low, high):
+            bound = f"{number(low)} to {number(high)}"
+    return f"{column} (to be predicted)", bound, schema.sources.get(column, _UNSAID)
+
+
+def _columns(schema: Schema) -> list[Row]:
+    return [(name, _bound(column), schema.sources.get(name, _UNSAID)) for name, column in schema.columns.items()]
+
+
+def _bound(column: Column) -> str:
+    match column:
+        case Number(low, high):
+            return f"{number(low)} to {number(high)}"
+        case Category(values, other):
+            return _listed((*values, *(("any other",) if other else ())))
+        case Boolean():
+            return "true or false"
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    shown = ", ".join(values[:_MOST_VALUES])
+    return shown if len(values) <= _MOST_VALUES else f"{shown} and {len(values) - _MOST_VALUES} more"
+
+
+def _classes(certificate: Certificate) -> list[Row]:
+    taken = "read from the records, and taken to be public"
+    said = {sentences.CLASSES_GIVEN: _GIVEN, sentences.CLASSES_READ: taken}
+    return [
+        ("class labels", "those that the model predicts", where)
+        for sentence, where in said.items()
+        if any(sentence.read(text) is not None for text in certificate.assumed)
+    ]
+
+
+def _numbers(certificate: Certificate, schema: Schema | None) -> list[Row]:
+    rows: list[Row] = []
+    if certificate.rows is not None:
+        where = _GIVEN if schema is None else "follows from the schema: the root of its number of columns"
+        rows.append(("norm of a record's row", f"at most {number(certificate.rows.bound)}", where))
+    targets = [] if schema is not None else [sentences.TARGET_BOUND_PUBLIC.read(text) for text in certificate.assumed]
+    rows += [("size of a target", f"at most {read['target_bound']}", _GIVEN) for read in targets if read is not None]
+    if isinstance(certificate.problem, NetworkProblem) and (clip := certificate.plan.get("clip")) is not None:
+        rows.append(("norm of a record's gradient", f"at most {number(clip)}", _GIVEN))
+    return rows
+
+
+def _count(certificate: Certificate) -> Row:
+    records = number(certificate.problem.records)
+    if certificate.relation is Relation.REPLACE_ONE:
+        return "number of records", records, "counted, and taken to be public"
+    return "number of records", f"about {records}", "a public stand-in; the true number is private"

@@ -1,0 +1,42 @@
+"""What saw the records, and what left."""
+
+from __future__ import annotations
+
+from sordino import sentences
+from sordino.certificate import Certificate
+from sordino.formatting import number
+from sordino.oracle.protocol import ExactOracle
+from sordino.reporting.section import Section, Table
+from sordino.words import unit_of
+
+
+def flow_section(certificate: Certificate, released: int | None, has_schema: bool) -> Section:
+    """`released` is how many numbers the model file holds; None where there is only a certificate."""
+    unit = unit_of(certificate)
+    # a protocol's own kinds, by name: issubclass asks for methods alone
+    exact = ExactOracle in certificate.method.needs.__mro__
+    saw = (
+        "yes: exact sums stayed inside the program, and noise was added before anything left"
+        if exact
+        else f"yes: noise was added where the records are, to sums of one bounded contribution of each {unit.one}"
+    )
+    steps = certificate.plan.get("steps")
+    rows = [
+        ("Planning: method, steps, noise", "no", "nothing: every number was fixed before a record was read"),
+        *([("Encoding by the schema", "each record by itself", "nothing")] if has_schema else []),
+        (
+            f"Training by {type(certificate.method).__name__}" + (f", {number(steps)} steps" if steps else ""),
+            saw,
+            "the weights" if released is None else f"{number(released)} numbers: the weights",
+        ),
+        ("Certificate", "no", "the guarantee, its public numbers and a digest of the weights"),
+        ("This page", "no", "what is on it, made from the files it names"),
+    ]
+    read = (sentences.PLAN_OF_OWNERS.read(text) for text in certificate.notes)
+    owners = next((found["owners"] for found in read if found is not None), None)
+    federated = f"The records stayed with {owners} owners, who sent one another nothing but shares of noisy sums."
+    return Section(
+        "What saw the records, and what left",
+        () if owners is None else (federated,),
+        tables=(Table("The way of the records", ("step", "saw the records", "what left it"), tuple(rows)),),
+    )
