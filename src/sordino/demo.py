@@ -19,25 +19,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, roc_auc_score
 from sklearn.model_selection import train_test_split
 
 from sordino import outputs
 from sordino.arrays import Array
-from sordino.certificate import Certificate, Finding, verify
+from sordino.certificate import Finding
 from sordino.datasets import Survey, load_redbook
 from sordino.estimators import PrivateLogisticRegression
 from sordino.model_file import require_places, save_model
-from sordino.report import REPORT, Figure, Section, Table, Tradeoff, tradeoff_figure, write_report
+from sordino.reporting import REPORT, Evaluation, Figure, Measure, Section, Table, report
+from sordino.reporting.evaluation import EVALUATION
+from sordino.reporting.figures import Tradeoff, tradeoff_figure
 from sordino.tabular.encode import encode_features, encode_target
-from sordino.tabular.schema import ClassTarget, Number, Schema
+from sordino.tabular.schema import ClassTarget, Schema
 from sordino.train import PrivacyWarning
 
 EPSILON = 1.0
 """Of the model that is released."""
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 RUNS = 11
+LEVEL, BOOTSTRAPS = 0.95, 400
+"""How sure the intervals of the evaluation are, and how many draws one of them takes."""
 
 _Labels = NDArray[Any]
 
@@ -60,6 +65,14 @@ class Quality:
     ranking: float
 
 
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A further training run, for the plots."""
+
+    quality: Quality
+    weights: Array
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m sordino.demo", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("demo"), help="the folder to write to")
@@ -79,10 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(out: Path, runs: int = RUNS) -> tuple[Finding, ...]:
-    """Train, release, illustrate, report; what the verification of the saved certificate found."""
+    """Train, release, illustrate, report; what the verification of the saved model found."""
     out.mkdir(parents=True, exist_ok=True)
     require_places(out / "model.sordino", out / "certificate.json")
-    outputs.require_writable([(out / "report.html", REPORT)])
+    outputs.require_writable([(out / "report.html", REPORT), (out / "evaluation.json", EVALUATION)])
     survey = load_redbook()
     split = _split(survey)
 
@@ -90,28 +103,25 @@ def run(out: Path, runs: int = RUNS) -> tuple[Finding, ...]:
     released = _private(survey.schema, EPSILON).fit(split.rows, split.labels)
     save_model(released, out / "model.sordino", survey.schema)
     released.certificate_.save(out / "certificate.json")
-    certificate = Certificate.load(out / "certificate.json")
-    print(certificate.statement)
+    print(released.certificate_.statement)
 
     print(f"Illustrating with {runs} further runs at each of {len(EPSILONS)} epsilons ...")
-    qualities = _illustrate(survey.schema, split, runs)
+    models = _illustrate(survey.schema, split, runs)
     plain = LogisticRegression(C=1e6, max_iter=1000).fit(split.rows, split.labels)
-    sections = (
-        _data_section(survey, split),
-        _quality_section(
-            qualities, _quality(released, split), _quality(plain, split), _majority(split), len(split.held_out_labels)
-        ),
-        _model_section(survey, released),
-    )
-    write_report(
+    _evaluate(released, split).save(out / "evaluation.json")
+    return report(
+        out / "model.sordino",
         out / "report.html",
-        "Who has an affair? A private model of a survey",
-        certificate,
-        f"A classifier trained on the answers of {len(split.labels):,} married women, released so that the model gives "
-        "away little about any one of them.",
-        sections,
+        evaluation=out / "evaluation.json",
+        title="Who has an affair? A private model of a survey",
+        summary=f"A classifier trained on the answers of {len(split.labels):,} married women, released so that the "
+        "model gives away little about any one of them.",
+        sections=(
+            _data_section(survey, split),
+            _quality_section(models, _quality(released, split), _quality(plain, split), _majority(split), split),
+            _spread_section(survey, released, models[EPSILON]),
+        ),
     )
-    return verify(certificate)
 
 
 def _split(survey: Survey) -> Split:
@@ -139,26 +149,45 @@ def _majority(split: Split) -> Quality:
     return Quality(max(share, 1 - share), 0.5)
 
 
-def _illustrate(schema: Schema, split: Split, runs: int) -> dict[float, list[Quality]]:
+def _evaluate(model: Any, split: Split) -> Evaluation:
+    """On the held-out records, with intervals for how much other held-out records would change."""
+    labels, quality = split.held_out_labels, _quality(model, split)
+    right = int(np.sum(model.predict(split.held_out_rows) == labels))
+    answers = binomtest(right, len(labels)).proportion_ci(LEVEL, method="wilson")
+    scores, generator = model.decision_function(split.held_out_rows), np.random.default_rng(0)
+    # the seed is for the choice of public held-out records
+    drawn = [generator.integers(len(labels), size=len(labels)) for _ in range(BOOTSTRAPS)]
+    rankings = [roc_auc_score(labels[rows] == "yes", scores[rows]) for rows in drawn]
+    low, high = np.quantile(rankings, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    others = "other held-out records, not another training run"
+    return Evaluation(
+        model.certificate_.weights,
+        f"{len(labels):,} held-out answers of the same survey, treated as public",
+        (
+            Measure("correct answers", quality.accuracy, answers.low, answers.high, LEVEL, f"Wilson: {others}"),
+            Measure("correct rankings", quality.ranking, low, high, LEVEL, f"bootstrap: {others}"),
+        ),
+        (
+            "Correct rankings: how often, of one woman who had an affair and one who had not, the first is given the "
+            "higher score. Always the same answer is right for "
+            f"{_majority(split).accuracy:.1%} of the women, and ranks half of the pairs correctly.",
+        ),
+    )
+
+
+def _illustrate(schema: Schema, split: Split, runs: int) -> dict[float, list[Run]]:
     with warnings.catch_warnings():
         # every further fit warns, rightly, that it is a further release: the report says so
         warnings.simplefilter("ignore", PrivacyWarning)
-        return {
-            epsilon: [_quality(_private(schema, epsilon).fit(split.rows, split.labels), split) for _ in range(runs)]
-            for epsilon in EPSILONS
-        }
+        return {epsilon: [_run(schema, epsilon, split) for _ in range(runs)] for epsilon in EPSILONS}
+
+
+def _run(schema: Schema, epsilon: float, split: Split) -> Run:
+    model = _private(schema, epsilon).fit(split.rows, split.labels)
+    return Run(_quality(model, split), model.coef_[0])
 
 
 def _data_section(survey: Survey, split: Split) -> Section:
-    rows = tuple(
-        (
-            survey.questions[name],
-            f"{column.low:g} to {column.high:g}",
-            "assumed by the analyst" if name in survey.assumed else "documented",
-        )
-        for name, column in survey.schema.columns.items()
-        if isinstance(column, Number)
-    )
     return Section(
         "The records",
         (
@@ -169,22 +198,22 @@ def _data_section(survey: Survey, split: Split) -> Section:
             f"{len(split.held_out_labels):,} others were kept aside, and every accuracy in this report was measured "
             "on them. They are treated as public evaluation data: an accuracy measured on private records would be "
             "one more number that leaks.",
-            "The range of every question is documented with the survey or assumed by the analyst, not taken from the "
-            "answers; an answer outside would be moved to the nearest end:",
         ),
-        table=Table(("question", "range", "where it is from"), rows),
     )
 
 
 def _quality_section(
-    qualities: dict[float, list[Quality]], released: Quality, plain: Quality, majority: Quality, held_out: int
+    models: dict[float, list[Run]], released: Quality, plain: Quality, majority: Quality, split: Split
 ) -> Section:
+    qualities = {epsilon: [one.quality for one in some] for epsilon, some in models.items()}
+
     def figure(measure: str, of: Callable[[Quality], float], caption: str) -> Figure:
         runs = {epsilon: tuple(of(quality) for quality in some) for epsilon, some in qualities.items()}
         references = {"without privacy": of(plain), "always the same answer": of(majority)}
         return tradeoff_figure(Tradeoff(measure, runs, references, (EPSILON, of(released))), caption)
 
     count = len(qualities[EPSILON])
+    heads = ("epsilon", "correct answers", "worst, best", "correct rankings", "worst, best")
     shown = f"Line: median of {count} runs. Band: from the worst run to the best. Diamond: the released model."
     rows = tuple(
         (f"{epsilon:g}", *_shares([one.accuracy for one in some]), *_shares([one.ranking for one in some]))
@@ -194,8 +223,8 @@ def _quality_section(
         "Privacy against usefulness",
         (
             "Less noise gives a better model and a weaker guarantee. The plots show how much better, on "
-            f"{held_out:,} held-out records, next to the same model trained without any privacy and to the rule that "
-            "always gives the more frequent answer.",
+            f"{len(split.held_out_labels):,} held-out records, next to the same model trained without any privacy and "
+            "to the rule that always gives the more frequent answer.",
             f"The released model answers {released.accuracy:.1%} of the held-out records correctly, the model without "
             f"privacy {plain.accuracy:.1%}, and the constant rule {majority.accuracy:.1%}. Given one held-out woman "
             "who had an affair and one who had not, it ranks the first above the second "
@@ -205,7 +234,7 @@ def _quality_section(
             figure("Correct answers", lambda quality: quality.accuracy, shown),
             figure("Correct rankings", lambda quality: quality.ranking, "The same runs: pairs of a “yes” and a “no”."),
         ),
-        Table(("epsilon", "correct answers", "worst, best", "correct rankings", "worst, best"), rows, (0, 1, 2, 3, 4)),
+        (Table("The same in numbers", heads, rows, (0, 1, 2, 3, 4)),),
         f"These plots took {count * len(qualities)} training runs, and a model without privacy, on the same records. "
         "That is an illustration on a public survey. On private records each run would be a further release with a "
         "cost of its own, and the model without privacy could not be shown at all: there, train once, at an epsilon "
@@ -217,19 +246,27 @@ def _shares(values: list[float]) -> tuple[str, str]:
     return f"{np.median(values):.1%}", f"{min(values):.1%}, {max(values):.1%}"
 
 
-def _model_section(survey: Survey, model: Any) -> Section:
+def _spread_section(survey: Survey, released: Any, runs: list[Run]) -> Section:
     # an encoded number runs from -1 to 1: from one end of a question to the other the score moves by twice its weight
-    effects = sorted(zip(survey.schema.feature_names, 2 * model.coef_[0], strict=True), key=lambda pair: -abs(pair[1]))
+    odds = np.exp(2 * np.array([released.coef_[0], *(run.weights for run in runs)]))
+    rows = [
+        (survey.questions[name], f"× {own:.2g}", f"× {min(others):.2g} to × {max(others):.2g}")
+        for name, (own, *others) in zip(survey.schema.feature_names, odds.T.tolist(), strict=True)
+    ]
     return Section(
-        "The released model",
+        "How far to trust a coefficient",
         (
-            "A logistic model: each answer moves the odds of an affair by a factor. These are the released numbers, "
-            "noise included, so they may be read, used and published like any others.",
+            "Each answer moves the odds of an affair by a factor. The noise alone moves these factors as far as the "
+            f"last column shows: it has the least and the greatest of {len(runs)} further training runs on the same "
+            "records. Where that reaches from below × 1 to above it, not even the direction can be read off.",
         ),
-        table=Table(
-            ("question", "odds, lowest to highest answer"),
-            tuple((survey.questions[name], f"× {np.exp(effect):.2f}") for name, effect in effects),
-            (1,),
+        tables=(
+            Table(
+                "Odds of an affair, from the lowest to the highest answer",
+                ("question", "released", "further runs"),
+                tuple(rows),
+                (1, 2),
+            ),
         ),
     )
 

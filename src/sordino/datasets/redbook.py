@@ -24,22 +24,15 @@ _QUESTIONS = {
     "educ": "years of education",
 }
 
-_ASSUMED = ("age", "yrs_married", "children")
-"""Questions whose range the documentation does not give."""
-
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """Records as a mapping of columns, the public schema that describes them, and each column in words.
-
-    The range of an `assumed` column is the analyst's assumption; that of any other is documented.
-    """
+    """Records as a mapping of columns, the public schema that describes them, and each column in words."""
 
     name: str
     records: dict[str, Any]
     schema: Schema
     questions: dict[str, str]
-    assumed: tuple[str, ...] = ()
 
 
 def load_redbook() -> Survey:
@@ -52,4 +45,4 @@ def load_redbook() -> Survey:
     schema = Schema.from_toml((files("sordino.datasets") / "redbook.toml").read_text(encoding="utf-8"))
     records = {name: answers[name].to_numpy() for name in schema.columns}
     records["affair"] = ["yes" if time > 0 else "no" for time in answers["affairs"]]
-    return Survey(REDBOOK, records, schema, _QUESTIONS, _ASSUMED)
+    return Survey(REDBOOK, records, schema, _QUESTIONS)
