@@ -34,7 +34,9 @@ def fitted(outputs: int = 1, width: int = 5, **extra: Any) -> SimpleNamespace:
     return SimpleNamespace(
         coef_=rng.normal(size=(outputs, width)),
         intercept_=rng.normal(size=outputs),
-        certificate_=SimpleNamespace(to_json=lambda: '{"format": "sordino certificate"}\n'),
+        certificate_=SimpleNamespace(
+            to_json=lambda: '{"format": "sordino certificate"}\n', is_about=lambda weights: False
+        ),
         **extra,
     )
 

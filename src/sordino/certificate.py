@@ -136,6 +136,9 @@ class Certificate:
         """The same guarantee for what was made of the released weights without looking at the records again."""
         return replace(self, weights=weights_digest(weights), signature=None)
 
+    def is_about(self, weights: Mapping[str, NDArray[Any]]) -> bool:
+        return weights_digest(weights) == self.weights
+
     def sign(self, identity: Identity) -> Certificate:
         """With the signature of whoever vouches for what nobody can derive: that the run took place as stated."""
         signer = identity.face.pem
@@ -311,8 +314,8 @@ def verify(certificate: Certificate, weights: Mapping[str, NDArray[Any]] | None 
 def _about(certificate: Certificate, weights: Mapping[str, NDArray[Any]] | None) -> list[Finding]:
     if weights is None:
         return []
-    same = weights_digest(weights) == certificate.weights
-    return [Finding(same, f"the weights {'are' if same else 'are not'} the ones that the certificate was issued for.")]
+    same = certificate.is_about(weights)
+    return [Finding(same, f"the model {'is' if same else 'is not'} the one that the certificate was issued for.")]
 
 
 def _planned_again(certificate: Certificate) -> Finding:

@@ -101,8 +101,7 @@ def run(out: Path, runs: int = RUNS) -> tuple[Finding, ...]:
 
     print(f"Training on {len(split.labels):,} records of the {survey.name}, epsilon {EPSILON:g} ...")
     released = _private(survey.schema, EPSILON).fit(split.rows, split.labels)
-    save_model(released, out / "model.sordino", survey.schema)
-    released.certificate_.save(out / "certificate.json")
+    save_model(released, out / "model.sordino", survey.schema).save(out / "certificate.json")
     print(released.certificate_.statement)
 
     print(f"Illustrating with {runs} further runs at each of {len(EPSILONS)} epsilons ...")

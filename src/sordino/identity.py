@@ -89,7 +89,7 @@ class Face:
         """Whether this key signed `content` for `purpose`."""
         try:
             self._key.verify(bytes.fromhex(signature), _message(purpose, content))
-        except (InvalidSignature, ValueError):
+        except (InvalidSignature, ValueError, TypeError):
             return False
         return True
 

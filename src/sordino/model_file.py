@@ -8,7 +8,8 @@
     schema.toml         the public description of the table, where there was one
 
 Reading never unpickles and needs neither the training nor the accounting libraries. The digests find damage and
-careless edits; they are no signature. `verify` checks the guarantee, and that the certificate is about these weights.
+careless edits; they are no signature. `verify` checks the guarantee, and that the certificate is about this model: its
+weights, and whatever else in the file says what they mean.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from sordino.tabular.schema import ClassTarget, NumberTarget, Schema
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate, Finding
+    from sordino.identity import Identity
 
 FORMAT = "sordino model"
 VERSION, NETWORK_VERSION = 1, 2
@@ -86,8 +88,8 @@ class LoadedModel:
 
     @property
     def released(self) -> dict[str, NDArray[Any]]:
-        """What a certificate is about: the weights, and which class each of them speaks for."""
-        return {**self.weights, **_labels(self.classes)}
+        """What a certificate is about: the weights, and all that decides what they predict."""
+        return _released(self.coef, self.intercept, self.hidden, self.classes, self.feature_names, self.schema)
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -145,29 +147,54 @@ class LoadedModel:
         return sorted(listed) == sorted([] if self.classes is None else self.classes.tolist())
 
 
-def save_model(estimator: Any, path: str | os.PathLike[str], schema: Schema | None = None) -> None:
-    """Write a fitted estimator; on failure the old file stays. With `schema` it was fitted on the encoded table."""
-    outputs.write(path, _pack(model_of(estimator, schema)), MODEL)
+def save_model(
+    estimator: Any, path: str | os.PathLike[str], schema: Schema | None = None, signer: Identity | None = None
+) -> Certificate:
+    """Write a fitted estimator; on failure the old file stays. With `schema` it was fitted on the encoded table.
+
+    The certificate is returned as it is in the file: about the model with its schema, and signed by `signer` if any.
+    """
+    certificate = _issued(estimator, schema)
+    if signer is not None:
+        certificate = certificate.sign(signer)
+    outputs.write(path, _pack(_with(certificate, estimator, schema)), MODEL)
+    return certificate
 
 
 def model_of(estimator: Any, schema: Schema | None = None) -> LoadedModel:
     """What `load_model` will give once a fitted estimator is saved."""
+    return _with(_issued(estimator, schema), estimator, schema)
+
+
+def _issued(estimator: Any, schema: Schema | None) -> Certificate:
+    """The estimator's certificate, about the model with its schema."""
     if not hasattr(estimator, "certificate_"):
         raise ValueError(
             f"a {type(estimator).__name__} without a certificate cannot be saved, nor reported on: fit one "
             "of Sordino's estimators first, and give that estimator itself rather than a pipeline around it."
         )
-    names = getattr(estimator, "feature_names_in_", None)
-    classes = getattr(estimator, "classes_", None)
-    coef, intercept, hidden = _layers(estimator)
+    certificate: Certificate = estimator.certificate_
+    # weights that were changed since leave it about those that were released
+    if schema is None or not certificate.is_about(released_weights(estimator)):
+        return certificate
+    if certificate.signature is not None:
+        raise ValueError(
+            "the certificate was signed before the schema was known, which is a part of the model: leave it unsigned, "
+            "and let save_model sign it with `signer`."
+        )
+    return certificate.about(released_weights(estimator, schema))
+
+
+def _with(certificate: Certificate, estimator: Any, schema: Schema | None) -> LoadedModel:
+    coef, intercept, hidden, classes, names, schema = _parts(estimator, schema)
     return LoadedModel(
-        task="regression" if classes is None else "classification",
+        task=_task(classes),
         coef=coef,
         intercept=intercept,
         classes=classes,
-        feature_names=schema.feature_names if schema else None if names is None else tuple(map(str, names)),
+        feature_names=names,
         schema=schema,
-        certificate_json=estimator.certificate_.to_json(),
+        certificate_json=certificate.to_json(),
         hidden=hidden,
     )
 
@@ -190,9 +217,9 @@ def require_places(
         )
 
 
-def released_weights(estimator: Any) -> dict[str, NDArray[Any]]:
-    """What a model file of this fitted estimator will hold, and its certificate is about."""
-    return {**_named(*_layers(estimator)), **_labels(getattr(estimator, "classes_", None))}
+def released_weights(estimator: Any, schema: Schema | None = None) -> dict[str, NDArray[Any]]:
+    """What a model file of this fitted estimator will say, and its certificate is about."""
+    return _released(*_parts(estimator, schema))
 
 
 def load_model(path: str | os.PathLike[str]) -> LoadedModel:
@@ -205,7 +232,7 @@ def load_model(path: str | os.PathLike[str]) -> LoadedModel:
 
 
 def verify_model(model: LoadedModel) -> tuple[Finding, ...]:
-    """Whether the weights are those that the certificate speaks of, then every check of the certificate."""
+    """Whether the model is the one that the certificate speaks of, then every check of the certificate."""
     from sordino.certificate import Finding, verify
 
     certificate = model.certificate
@@ -268,11 +295,45 @@ def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None) -> dict[s
     }
 
 
-def _labels(classes: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
-    """The classes in their order, with their kind: 1 and "1" are two labels."""
-    if classes is None:
-        return {}
-    return {"classes": np.array([f"{type(label).__name__} {label}" for label in classes.tolist()])}
+def _parts(
+    estimator: Any, schema: Schema | None
+) -> tuple[Array, Array, HiddenLayers | None, NDArray[Any] | None, tuple[str, ...] | None, Schema | None]:
+    names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
+    classes = getattr(estimator, "classes_", None)
+    return *_layers(estimator), classes, None if names is None else tuple(map(str, names)), schema
+
+
+def _released(
+    coef: Array,
+    intercept: Array,
+    hidden: HiddenLayers | None,
+    classes: NDArray[Any] | None,
+    names: tuple[str, ...] | None,
+    schema: Schema | None,
+) -> dict[str, NDArray[Any]]:
+    # the classes in their order, with their kind: 1 and "1" are two labels
+    labels = None if classes is None else [f"{type(label).__name__} {label}" for label in classes.tolist()]
+    meaning = {
+        **_meaning(hidden, classes, names),
+        "classes": labels,
+        "schema": None if schema is None else schema.to_toml(),
+    }
+    return {**_named(coef, intercept, hidden), "meaning": np.array(wire.canonical(meaning))}
+
+
+def _meaning(
+    hidden: HiddenLayers | None, classes: NDArray[Any] | None, names: tuple[str, ...] | None
+) -> dict[str, Any]:
+    """What model.json says of the weights, and a certificate binds. Whatever else it comes to say belongs in here."""
+    said: dict[str, Any] = {"task": _task(classes), "features": None if names is None else list(names)}
+    if hidden is not None:
+        row_norm, layers = float(hidden.row_norm), len(hidden.layers)
+        said["network"] = {"activation": hidden.activation, "row_norm": row_norm, "hidden": layers}
+    return said
+
+
+def _task(classes: NDArray[Any] | None) -> str:
+    return "regression" if classes is None else "classification"
 
 
 def _pack(model: LoadedModel) -> bytes:
@@ -290,21 +351,13 @@ def _pack(model: LoadedModel) -> bytes:
 
 def _body(model: LoadedModel, members: dict[str, bytes]) -> dict[str, Any]:
     """model.json, without its digest."""
-    body = {
+    return {
         "format": FORMAT,
         "version": VERSION if model.hidden is None else NETWORK_VERSION,
-        "task": model.task,
         "classes": None if model.classes is None else _plain_classes(model.classes),
-        "features": None if model.feature_names is None else list(model.feature_names),
         "members": {name: _sha256(content) for name, content in members.items()},
+        **_meaning(model.hidden, model.classes, model.feature_names),
     }
-    if model.hidden is not None:
-        body["network"] = {
-            "activation": model.hidden.activation,
-            "row_norm": float(model.hidden.row_norm),
-            "hidden": len(model.hidden.layers),
-        }
-    return body
 
 
 def _unpack(content: bytes) -> LoadedModel:

@@ -166,12 +166,12 @@ def test_weights_that_were_not_released(sordino: Any, model: Path, tmp_path: Pat
     save_model(Plain(), tmp_path / "m.sordino", loaded.schema)
     run = sordino("verify", tmp_path / "m.sordino")
     assert run.code == 1
-    assert "NO    the weights are not the ones that the certificate was issued for." in run.text
+    assert "NO    the model is not the one that the certificate was issued for." in run.text
 
 
 def test_without_a_signature_it_says_what_no_certificate_can_show(sordino: Any, model: Path) -> None:
     run = sordino("verify", model)
-    assert "yes   the weights are the ones that the certificate was issued for." in run.text
+    assert "yes   the model is the one that the certificate was issued for." in run.text
     assert run.text.count("nobody has signed this one") == 1
 
 

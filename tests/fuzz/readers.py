@@ -64,16 +64,16 @@ def model(folder: Path) -> Reader:
             case 2:
                 name = random.choice([name for name in members if name != "model.json"])
                 some[name], what = mutations.altered_bytes(members[name], random)
-                return _packed(some, json.dumps(body)), f"{name}: {what}"
+                return packed(some, json.dumps(body)), f"{name}: {what}"
             case 3:
                 some["coef.npy"], what = mutations.npy(random)
-                return _packed(some, json.dumps(body)), what
+                return packed(some, json.dumps(body)), what
             case 4:
                 text, what = mutations.altered_json(json.loads(members["certificate.json"]), random)
                 some["certificate.json"] = _sealed(text).encode("utf-8", "surrogatepass")
-                return _packed(some, json.dumps(body)), f"certificate: {what}"
+                return packed(some, json.dumps(body)), f"certificate: {what}"
         text, what = mutations.altered_json(body, random)
-        return _packed(some, text), what
+        return packed(some, text), what
 
     def read_record(content: bytes) -> object:
         (folder / "f").write_bytes(content)
@@ -358,7 +358,7 @@ def _sealed(text: str) -> str:
         return text
 
 
-def _packed(members: dict[str, bytes], text: str) -> bytes:
+def packed(members: dict[str, bytes], text: str) -> bytes:
     """A model file with a model.json whose digests are those of its members and of itself."""
     digests = {name: hashlib.sha256(member).hexdigest() for name, member in members.items() if name != "model.json"}
     try:

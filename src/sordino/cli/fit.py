@@ -78,12 +78,10 @@ def fit(
     with _shared_out(X, y, cluster, workers, memory) as arguments, _charged(ledger, dataset), progress(budget):
         estimator.fit(*arguments)
 
-    if signer is not None:
-        estimator.certificate_ = estimator.certificate_.sign(signer)
-    save_model(estimator, out, described)
+    issued = save_model(estimator, out, described, signer)
     if certificate is not None:
-        estimator.certificate_.save(certificate)
-    _report(estimator.certificate_, data, out, certificate)
+        issued.save(certificate)
+    _report(issued, data, out, certificate)
 
 
 def _identity(folder: Path | None) -> tuple[Path, ...]:

@@ -35,6 +35,5 @@ def save(member_folder: MemberFolder, trained: Trained, out: Path) -> Certificat
     coefficients, intercepts = plan.rows.to_raw(trained.weights, plan.problem.loss.outputs)
     classes = np.array(sorted(schema.target.classes)) if isinstance(schema.target, ClassTarget) else None
     fitted = FittedTogether(coefficients, intercepts, classes, trained.certificate)
-    certificate = trained.certificate.about(released_weights(fitted)).sign(member_folder.identity)
-    save_model(replace(fitted, certificate_=certificate), out, schema)
-    return certificate
+    about_it = trained.certificate.about(released_weights(fitted, schema))
+    return save_model(replace(fitted, certificate_=about_it), out, schema, member_folder.identity)
