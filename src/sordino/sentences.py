@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from string import Formatter
+from typing import Protocol
 
 from sordino.budget import Budget, Relation
-from sordino.methods.protocol import AnyMethod
 from sordino.oracle.rows import Rows
 from sordino.problem import NetworkProblem, Problem
 
@@ -133,8 +133,15 @@ OPTIONAL = {
 """What depends on how the run was called. Some of them follow the required ones, in this order."""
 
 
+class Calibrated(Protocol):
+    """A method: whether its noise is by exact accounting, or by printed constants that need a remark."""
+
+    @property
+    def calibration(self) -> str: ...
+
+
 def required(
-    problem: Problem | NetworkProblem, budget: Budget, method: AnyMethod, rows: Rows | None, earned: float
+    problem: Problem | NetworkProblem, budget: Budget, method: Calibrated, rows: Rows | None, earned: float
 ) -> dict[str, tuple[str, ...]]:
     """What every certificate of these public facts says; `earned` is the epsilon of its event."""
     network = isinstance(problem, NetworkProblem)
