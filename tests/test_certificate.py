@@ -15,10 +15,11 @@ from sordino.identity import Identity
 from sordino.losses import Huber, Logistic, Softmax, Squared
 from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation
 from sordino.oracle import linear_oracle
+from sordino.oracle.persons import Persons
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.randomness import Randomness
-from sordino.problem import Problem
+from sordino.problem import PersonUnit, Problem
 from sordino.train import train
 
 
@@ -35,7 +36,8 @@ def _oracle(problem, relation=Relation.REPLACE_ONE):
     X, y = rng.normal(size=(40, 3)), rng.choice([-1.0, 1.0], 40)
     if isinstance(problem.loss, Softmax):
         y = rng.integers(0, problem.loss.classes, 40).astype(float)
-    return linear_oracle(X, y, problem, Rows(2.0), relation)
+    persons = problem.person and Persons.of(np.arange(40) % 10, problem.person, Randomness.seeded(0))
+    return linear_oracle(X, y, problem, Rows(2.0), relation, persons)
 
 
 CASES = {
@@ -49,6 +51,7 @@ CASES = {
     "huber without a target bound": {"problem": Problem(40, 3, Huber())},
     "non-convex": {"problem": Problem(40, 3, Logistic(), penalty=BoundedPenalty(0.1))},
     "paper": {"method": NoisyGradientDescent(steps=7, calibration="paper")},
+    "persons": {"problem": Problem(10, 3, Logistic(), person=PersonUnit(3))},
 }
 
 

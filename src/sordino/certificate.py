@@ -36,15 +36,14 @@ from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy import events
 from sordino.privacy.accountants import LOOSE, Guarantee, guarantee, second_opinion
 from sordino.privacy.randomness import SYSTEM
-from sordino.problem import NetworkProblem, Problem
+from sordino.problem import NetworkProblem, PersonUnit, Problem
 from sordino.words import certificate_card
 
 if TYPE_CHECKING:
     from sordino.identity import Identity
 
 _FORMAT = "sordino certificate"
-_VERSION = 2
-UNIT = "one record"
+_VERSION = 3
 CERTIFICATE = outputs.Kind("a certificate", rb'\{\s*"format": "sordino certificate"')
 LIBRARIES = ("sordino", "numpy", "scipy", "numba", "dp-accounting", "cryptography", "randomgen")
 """Whose versions a certificate states, beside Python's."""
@@ -61,16 +60,31 @@ _PUBLIC_KINDS: dict[str, type] = {
     **RATES,
     **{
         kind.__name__: kind
-        for kind in (Budget, Problem, NetworkProblem, Ridge, BoundedPenalty, Everywhere, Ball, Rows, Setting)
+        for kind in (
+            Budget,
+            Problem,
+            PersonUnit,
+            NetworkProblem,
+            Ridge,
+            BoundedPenalty,
+            Everywhere,
+            Ball,
+            Rows,
+            Setting,
+        )
     },
 }
 
 
-def state(epsilon: float, delta: float, relation: Relation) -> str:
+def state(epsilon: float, delta: float, relation: Relation, unit: str = "record") -> str:
     """The guarantee in words."""
+    one, other = {
+        "record": ("any one record", "any other"),
+        "person": ("all records of any one person", "any others"),
+    }[unit]
     change = {
-        Relation.REPLACE_ONE: "replacing any one record by any other",
-        Relation.ADD_REMOVE: "adding or removing any one record",
+        Relation.REPLACE_ONE: f"replacing {one} by {other}",
+        Relation.ADD_REMOVE: f"adding or removing {one}",
     }[relation]
     return (
         f"({epsilon:.6g}, {delta:.6g})-differential privacy: {change} changes the probability of every outcome by at "
@@ -127,7 +141,7 @@ class Certificate:
 
     @property
     def statement(self) -> str:
-        return state(self.epsilon, self.delta, self.relation)
+        return state(self.epsilon, self.delta, self.relation, self.problem.unit)
 
     def _repr_html_(self) -> str:
         return certificate_card("Certificate", self)
@@ -160,7 +174,7 @@ class Certificate:
                 "epsilon": wire.to_plain(self.epsilon),
                 "delta": float(self.delta),
                 "relation": self.relation.value,
-                "unit": UNIT,
+                "unit": f"one {self.problem.unit}",
                 "text": self.statement,
             },
             "requested": wire.to_plain(self.requested),

@@ -156,6 +156,8 @@ class PrivateCurvature:
 def curvature_noise(problem: Problem, budget: Budget) -> GaussianNoise | L2LaplaceNoise:
     """The noise that `private_curvature` adds to a sum over records; its event is known before one is read."""
     problem.require("the average curvature", "convex", "smooth")
+    if problem.person is not None:
+        raise ValueError("the average curvature is private for records, not for persons: state the problem without.")
     c = problem.loss.trace(problem.row_norm)
     if budget.pure:
         return L2LaplaceNoise(c, budget.epsilon, 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -27,11 +27,36 @@ class Constants(NamedTuple):
     mu: float
 
 
+Contribution = Literal["mean", "capped"]
+
+
+@dataclass(frozen=True)
+class PersonUnit:
+    """What is protected is a person with all their records, of which at most `most_records` count; None is all.
+
+    They make one contribution (see `sordino.oracle.persons`): the mean of theirs, so that every person counts alike, or
+    the sum of theirs divided by `most_records`, so that every record does.
+    """
+
+    most_records: int | None = None
+    contribution: Contribution = "mean"
+
+    def __post_init__(self) -> None:
+        most = self.most_records
+        if most is not None and not (isinstance(most, Integral) and not isinstance(most, bool) and most >= 1):
+            raise ValueError(f"records_per_person is {most!r}: it must be a whole number, at least 1, or None for all.")
+        if self.contribution not in get_args(Contribution):
+            raise ValueError(f"contribution is {self.contribution!r}: it must be 'mean' or 'capped'.")
+        if self.contribution == "capped" and most is None:
+            raise ValueError("contribution='capped' divides by records_per_person: give a public number of records.")
+
+
 @dataclass(frozen=True)
 class Problem:
     """Public facts. `records` is n under replace-one, and a public stand-in for it under add/remove.
 
-    `features` counts the columns of a row as the model sees it, an intercept's constant column included.
+    `features` counts the columns of a row as the model sees it, an intercept's constant column included. Where `person`
+    is given, n counts persons, and everything that is said of a record's contribution is so of a person's.
     """
 
     records: int
@@ -40,6 +65,7 @@ class Problem:
     row_norm: float = 1.0
     penalty: Penalty = field(default_factory=Ridge)
     domain: Domain = field(default_factory=Everywhere)
+    person: PersonUnit | None = None
 
     def __post_init__(self) -> None:
         # an infinite or missing count would make the sensitivity 0 or nan, and the noise with it
@@ -71,6 +97,17 @@ class Problem:
             beta=self.loss.smoothness(R) + r.smoothness,
             mu=max(0.0, r.convexity),
         )
+
+    @property
+    def unit(self) -> str:
+        """What neighbouring data sets differ in, in a word."""
+        return "record" if self.person is None else "person"
+
+    @property
+    def hessian_rank(self) -> float:
+        """Of what one unit adds to the objective: as many as its records have together."""
+        most = 1 if self.person is None else self.person.most_records
+        return math.inf if most is None else self.loss.hessian_rank * most
 
     @property
     def convex(self) -> bool:
@@ -123,6 +160,7 @@ class NetworkProblem:
     penalty: Penalty = field(default_factory=Ridge)
     domain: Domain = field(default_factory=Everywhere)
     convex = smooth = False
+    unit = "record"
 
     def __post_init__(self) -> None:
         for name, count in (("records", self.records), ("dim", self.dim)):

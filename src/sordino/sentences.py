@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sordino.budget import Budget, Relation
 from sordino.oracle.rows import Rows
-from sordino.problem import NetworkProblem, Problem
+from sordino.problem import NetworkProblem, PersonUnit, Problem
 
 _NUMBERS = {"g": r"[0-9.e+-]{1,30}", "d": r"[0-9]{1,16}"}
 _WORDS = {
@@ -58,6 +58,11 @@ ROWS_SCALED = Sentence("rows with a norm above {row_bound:g} are scaled down to 
 GRADIENTS_CLIPPED = Sentence(
     "every record's gradient is clipped to the method's clip, and counts as zero where it is no number"
 )
+PERSON_MEAN = Sentence("a person's records count as one: the mean of what each of them adds, clipped by itself")
+PERSON_CAPPED = Sentence(
+    "a person's records count as one: the sum of what each of them adds, clipped by itself, divided by {most:d}"
+)
+MOST_RECORDS = Sentence("of a person's records at most {most:d} are used, drawn at random; {most:d} is public")
 TARGETS_CLIPPED = Sentence("targets are clipped to [-{target_bound:g}, {target_bound:g}]")
 
 SETTINGS_PUBLIC = Sentence("the features and all settings were chosen without looking at the records")
@@ -67,6 +72,9 @@ NETWORK_PUBLIC = Sentence(
 )
 COUNT_PUBLIC = Sentence("the number of records, {records:d}, is public")
 COUNT_STANDS_IN = Sentence("{records:d} is a public stand-in for the number of records")
+PERSONS_PUBLIC = Sentence("the number of persons, {records:d}, is public")
+PERSONS_STAND_IN = Sentence("{records:d} is a public stand-in for the number of persons")
+ONE_IDENTIFIER = Sentence("no person has records under two identifiers")
 TARGET_BOUND_PUBLIC = Sentence("the target bound {target_bound:g} does not come from the records")
 CLASSES_GIVEN = Sentence("the class labels were given")
 CLASSES_READ = Sentence("the class labels were read from the records and are taken to be public")
@@ -148,16 +156,31 @@ def required(
     replaced = budget.relation is Relation.REPLACE_ONE
     scaled = () if rows is None else (ROWS_SCALED(row_bound=rows.bound),)
     bound = () if rows is None else (ROW_BOUND_PUBLIC(row_bound=rows.bound),)
+    person = problem.person if isinstance(problem, Problem) else None
+    counted = {
+        "record": (COUNT_PUBLIC, COUNT_STANDS_IN),
+        "person": (PERSONS_PUBLIC, PERSONS_STAND_IN),
+    }[problem.unit][0 if replaced else 1]
     remark = FALSE_CLAIM if earned > budget.epsilon else MORE_NOISE
     return {
-        "enforced": (*scaled, *((GRADIENTS_CLIPPED(),) if network else ())),
+        "enforced": (*scaled, *((GRADIENTS_CLIPPED(),) if network else ()), *_of_person(person)),
         "assumed": (
             *bound,
             (NETWORK_PUBLIC if network else SETTINGS_PUBLIC)(),
-            (COUNT_PUBLIC if replaced else COUNT_STANDS_IN)(records=problem.records),
+            counted(records=problem.records),
+            *(() if person is None else (ONE_IDENTIFIER(),)),
         ),
         "notes": (remark(aim=budget.epsilon, earned=earned),) if method.calibration == "paper" else (),
     }
+
+
+def _of_person(person: PersonUnit | None) -> tuple[str, ...]:
+    """How their records make one contribution."""
+    if person is None:
+        return ()
+    most = {"most": person.most_records}
+    whole = PERSON_MEAN() if person.contribution == "mean" else PERSON_CAPPED(**most)
+    return (whole,) if person.most_records is None else (whole, MOST_RECORDS(**most))
 
 
 def consistent(

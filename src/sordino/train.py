@@ -140,14 +140,14 @@ def _state(event: Event, method: AnyMethod, budget: Budget) -> float:
 def _warn(problem: AnyProblem, budget: Budget) -> None:
     if budget.delta >= 1 / problem.records:
         warnings.warn(
-            f"delta is {budget.delta:g}, not below 1/n = {1 / problem.records:g}: it permits publishing a record "
-            "outright. Use a delta well below one over the number of records.",
+            f"delta is {budget.delta:g}, not below 1/n = {1 / problem.records:g}: it permits publishing a "
+            f"{problem.unit}'s data outright. Use a delta well below one over the number of {problem.unit}s.",
             PrivacyWarning,
             stacklevel=4,
         )
     if budget.epsilon > 10:
         warnings.warn(
-            f"epsilon is {budget.epsilon:g}: above about 10 the guarantee says little about any one record.",
+            f"epsilon is {budget.epsilon:g}: above about 10 the guarantee says little about any one {problem.unit}.",
             PrivacyWarning,
             stacklevel=4,
         )

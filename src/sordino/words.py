@@ -41,6 +41,8 @@ class Signed(Protocol):
 class Counted(Protocol):
     @property
     def records(self) -> int: ...
+    @property
+    def unit(self) -> str: ...
 
 
 class Planned(Protocol):
@@ -85,11 +87,12 @@ class Unit:
 
 
 RECORD = Unit("record", "records")
+_UNITS = {"record": RECORD, "person": Unit("person", "persons")}
 
 
 def unit_of(certificate: Certified) -> Unit:
     """What neighbouring data sets differ in."""
-    return RECORD
+    return _UNITS[certificate.problem.unit]
 
 
 @dataclass(frozen=True)
@@ -242,7 +245,7 @@ def _not_shown(certificate: Certified) -> str:
     return f"No certificate shows by itself {run}: that is the word of whoever signed it, {name}; {useful}."
 
 
-def described(event: Event) -> str:
+def described(event: Event, unit: Unit = RECORD) -> str:
     """What happened, as a phrase."""
     match event:
         case Gaussian(multiplier):
@@ -252,19 +255,19 @@ def described(event: Event) -> str:
         case PureDP(epsilon):
             return f"pure differential privacy, epsilon = {number(epsilon)}"
         case PoissonSampled(inner, rate):
-            return f"each record drawn with probability {number(rate)}, then {described(inner)}"
+            return f"each {unit.one} drawn with probability {number(rate)}, then {described(inner, unit)}"
         case FixedSizeSampled(inner, rate):
-            return f"a batch of fixed size, a share {number(rate)} of the records, then {described(inner)}"
+            return f"a batch of fixed size, a share {number(rate)} of the {unit.many}, then {described(inner, unit)}"
         case ObjectivePerturbed(_, multiplier, output):
             return (
                 f"a random linear term in the objective, {number(multiplier)} times the gradient's sensitivity, and "
                 f"Gaussian noise on the solution, {number(output)} times its tolerance"
             )
         case Approximate(inner, distance):
-            return f"{described(inner)}, up to {number(distance)} in total variation"
+            return f"{described(inner, unit)}, up to {number(distance)} in total variation"
         case Composed(parts):
-            return "; ".join(f"{number(count)} × ({described(part)})" for part, count in parts)
+            return "; ".join(f"{number(count)} × ({described(part, unit)})" for part, count in parts)
         case Selected(runs, mean, _):
-            kinds = "; or ".join(dict.fromkeys(map(described, runs)))
+            kinds = "; or ".join(dict.fromkeys(described(run, unit) for run in runs))
             return f"the best of a secret number of runs, {number(mean)} on average, each with {kinds}"
     raise TypeError(f"there are no words for {type(event).__name__}: it is no kind of event that is known.")

@@ -26,12 +26,13 @@ from sordino.oracle.blocks import HeldBlocks, block_of
 from sordino.oracle.files import source as source_module
 from sordino.oracle.linear import BlockwiseOracle
 from sordino.oracle.model import LinearModel
+from sordino.oracle.persons import Persons
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
-from sordino.problem import Problem
+from sordino.problem import PersonUnit, Problem
 
 # --- The reference ---
 
@@ -108,6 +109,12 @@ def part_of_more(X, y, problem, rows, relation=Relation.REPLACE_ONE):
     return both.divide(np.arange(0, 2 * len(y), 2), problem, problem)[1]
 
 
+def of_persons(X, y, problem, rows, relation=Relation.REPLACE_ONE):
+    """Everybody with one record, which is what a record is."""
+    persons = Persons.of(np.arange(len(y)), PersonUnit(2), Randomness.seeded(0))
+    return linear_oracle(X, y, replace(problem, person=persons.unit), rows, relation, persons)
+
+
 def as_sparse(kind):
     return lambda X, y, *public: linear_oracle(sparse.csr_array(np.asarray(X, kind)), y, *public)
 
@@ -121,8 +128,9 @@ PLACES = {
     "sparse blocks": lambda X, y, *public: in_blocks(sparse.csr_array(X), y, *public),
     "another loss first": under_another_loss,
     "part of more": part_of_more,
+    "persons": of_persons,
 }
-IN_MEMORY = ["dense64", "csr64", "blocks", "sparse blocks"]
+IN_MEMORY = ["dense64", "csr64", "blocks", "sparse blocks", "persons"]
 
 every_loss = pytest.mark.parametrize("loss", plain.LOSSES, ids=plain.label)
 every_place = pytest.mark.parametrize("place", PLACES)

@@ -71,6 +71,11 @@ class FederationPlan:
         for owner in self.owners:
             if owner.records < 1:
                 raise ValueError(f"{owner.name} has {owner.records} records: an owner without records has no part.")
+        if self.problem.unit != "record":
+            raise ValueError(
+                "the problem protects persons, and a person may have records at several owners, who would each count "
+                "them as another: among several owners what is protected is a record."
+            )
         total = sum(owner.records for owner in self.owners)
         if total != self.problem.records:
             raise ValueError(

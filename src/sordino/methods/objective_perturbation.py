@@ -153,6 +153,11 @@ class ObjectivePerturbation:
                 f"objective perturbation needs a rank-one Hessian: {type(problem.loss).__name__} has rank "
                 f"{problem.loss.hessian_rank}; use noisy gradient descent, or one classifier per class."
             )
+        if problem.hessian_rank != 1:
+            raise ValueError(
+                "objective perturbation needs a rank-one Hessian, and that of a person with several records has a "
+                "higher rank: use noisy gradient descent, or records_per_person=1."
+            )
         if not isinstance(problem.penalty, Ridge):
             raise ValueError("objective perturbation needs a Ridge penalty, the one its theorem is about.")
         if self.solver not in ("newton", "svrg"):

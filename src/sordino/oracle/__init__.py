@@ -8,34 +8,56 @@ from sordino.budget import Relation
 
 if TYPE_CHECKING:
     from sordino.oracle.linear import BlockwiseOracle
+    from sordino.oracle.persons import Persons
     from sordino.oracle.rows import Rows
     from sordino.problem import Problem
 
 
 def linear_oracle(
-    X: Any, y: Any, problem: Problem, rows: Rows, relation: Relation = Relation.REPLACE_ONE
+    X: Any,
+    y: Any,
+    problem: Problem,
+    rows: Rows,
+    relation: Relation = Relation.REPLACE_ONE,
+    persons: Persons | None = None,
 ) -> BlockwiseOracle:
     """The oracle of a linear model, by what holds the records.
 
     A matrix, dense or a SciPy sparse one, is a block in memory. Records in files or on a cluster have their targets
-    with them, so that `y` is None: they are read as they are needed, or asked for where they are.
+    with them, so that `y` is None: they are read as they are needed, or asked for where they are. A problem that is
+    about persons needs to know whose each record is.
     """
     # imported here because the compiler behind the kernels takes a while to load
     import numpy as np
 
-    from sordino.oracle.blocks import HeldBlocks
+    from sordino.oracle.blocks import Blocks, HeldBlocks
     from sordino.oracle.cluster import ClusterBlocks, Spread
     from sordino.oracle.files.partition import Partition, StreamedBlocks
     from sordino.oracle.files.source import Source
     from sordino.oracle.linear import BlockwiseOracle
     from sordino.oracle.model import LinearModel
+    from sordino.oracle.persons import PersonBlocks
 
     model = LinearModel(problem, rows, Relation(relation))
-    if isinstance(X, Source):
-        model.fits(X.shape, X.shape[:1])
-        whole = Partition.whole(X)
-        return BlockwiseOracle(
-            model, ClusterBlocks(X, whole, rows) if isinstance(X, Spread) else StreamedBlocks(whole, rows)
+    shape = X.shape if isinstance(X, Source) else np.shape(X)
+    model.fits(shape, shape[:1] if isinstance(X, Source) else np.shape(y))
+    given = None if persons is None else persons.unit
+    if problem.person != given:
+        raise ValueError(
+            f"the problem protects {problem.person or 'every record'}, and the records are told apart by "
+            f"{given or 'nothing but themselves'}: what is protected must be the same in both."
         )
-    model.fits(np.shape(X), np.shape(y))
-    return BlockwiseOracle(model, HeldBlocks.of(X, y, rows))
+    model.counts(shape[0] if persons is None else len(persons))
+    blocks: Blocks
+    if isinstance(X, Source):
+        whole = Partition.whole(X)
+        blocks = ClusterBlocks(X, whole, rows) if isinstance(X, Spread) else StreamedBlocks(whole, rows)
+    else:
+        blocks = HeldBlocks.of(X, y, rows)
+    if persons is None:
+        return BlockwiseOracle(model, blocks)
+    if len(persons.owners) != len(blocks):
+        raise ValueError(
+            f"person has {len(persons.owners)} identifiers for {len(blocks)} records: one for each is needed."
+        )
+    return BlockwiseOracle(model, PersonBlocks.of(blocks, persons))

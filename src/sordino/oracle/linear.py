@@ -95,7 +95,7 @@ class BlockwiseOracle:
             for problem, blocks in zip((outside, inside), parts, strict=True)
         ]
         for oracle in oracles:
-            oracle.model.fits((len(oracle), self.model.columns), (len(oracle),))
+            oracle.model.counts(len(oracle))
         return oracles[0], oracles[1]
 
     def _losses(self, at: Array, cap: float) -> Array:

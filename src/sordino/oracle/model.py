@@ -50,9 +50,13 @@ class LinearModel:
                 f"X has {columns} columns{constant}, but the problem was stated with {self.problem.features} features: "
                 f"state it with features={columns + self.rows.has_intercept}."
             )
-        if self.relation is Relation.REPLACE_ONE and records != self.problem.records:
+
+    def counts(self, units: int) -> None:
+        """Raise a sentence when there are not as many as was announced."""
+        if self.relation is Relation.REPLACE_ONE and units != self.problem.records:
+            there = f"X has {units} rows" if self.problem.person is None else f"there are {units} persons"
             raise ValueError(
-                f"X has {records} rows, but the problem was stated with {self.problem.records} records: under "
+                f"{there}, but the problem was stated with {self.problem.records} {self.problem.unit}s: under "
                 "replace_one their number is public and must be the true one."
             )
 

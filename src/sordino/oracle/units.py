@@ -1,8 +1,9 @@
 """Whose contribution an answer bounds.
 
 A unit is what neighbouring data sets differ in: a batch draws units, a clip bounds what one of them adds to a sum, and
-the rows of one are never in two blocks. What it adds depends on its own rows and on nobody else's. Here every record is
-a unit of its own; a source whose rows belong to persons would say with another of these which rows are whose.
+the rows of one are never in two blocks. What it adds depends on its own rows and on nobody else's. The units of a
+source are its records; where they belong to persons, `sordino.oracle.persons` puts units together from them, whose rows
+may be in several blocks.
 """
 
 from __future__ import annotations

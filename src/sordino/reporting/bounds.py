@@ -9,6 +9,7 @@ from sordino.formatting import number
 from sordino.problem import NetworkProblem
 from sordino.reporting.section import Section, Table
 from sordino.tabular.schema import Boolean, Category, ClassTarget, Column, Number, NumberTarget, Schema, Target
+from sordino.words import unit_of
 
 _GIVEN = "given by the analyst"
 _UNSAID = "the schema, which does not say from where"
@@ -87,7 +88,7 @@ def _numbers(certificate: Certificate, schema: Schema | None) -> list[Row]:
 
 
 def _count(certificate: Certificate) -> Row:
-    records = number(certificate.problem.records)
+    records, unit = number(certificate.problem.records), unit_of(certificate).many
     if certificate.relation is Relation.REPLACE_ONE:
-        return "number of records", records, "counted, and taken to be public"
-    return "number of records", f"about {records}", "a public stand-in; the true number is private"
+        return f"number of {unit}", records, "counted, and taken to be public"
+    return f"number of {unit}", f"about {records}", "a public stand-in; the true number is private"

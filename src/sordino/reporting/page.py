@@ -72,7 +72,7 @@ def render(page: Page) -> str:
 
 def _alerts(page: Page) -> Iterator[tuple[bool, str, str]]:
     """What stands above everything else: whether it is grave, in a few words, and in a sentence."""
-    certificate = page.certificate
+    certificate, unit = page.certificate, unit_of(page.certificate)
     failed = [finding for finding in page.findings if not finding.holds]
     if certificate.randomness != SYSTEM:
         yield (
@@ -97,10 +97,10 @@ def _alerts(page: Page) -> Iterator[tuple[bool, str, str]]:
         yield (
             True,
             "Delta is too large.",
-            "It is not below one over the number of records, which permits publishing a record outright.",
+            f"It is not below one over the number of {unit.many}, which permits publishing a {unit.one} outright.",
         )
     if certificate.epsilon > 10:
-        yield True, "Epsilon is large.", "Above about 10 the guarantee says little about any one record."
+        yield True, "Epsilon is large.", f"Above about 10 the guarantee says little about any one {unit.one}."
     if page.spending is not None and not page.spending.own:
         yield (
             True,
@@ -175,7 +175,7 @@ def _facts(certificate: Certificate) -> list[tuple[str, list[tuple[str, str]]]]:
             [
                 ("accountant", certificate.accountant),
                 *_named(certificate.accounting_error, "numerical error, at most"),
-                ("what happened", described(certificate.event)),
+                ("what happened", described(certificate.event, unit_of(certificate))),
             ],
         ),
         ("Rows", _named(wire.to_plain(certificate.rows))),
