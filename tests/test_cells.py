@@ -25,12 +25,12 @@ from sordino.estimators import (
     PrivateMLPClassifier,
     PrivateMLPRegressor,
 )
-from sordino.model_file import load_model, save_model
+from sordino.model_file import read_model, save_model
 from sordino.oracle.files.encoded import EncodedTable
 from sordino.oracle.files.memory import Memory
 from sordino.tabular import Boolean, Category, ClassTarget, Number, NumberTarget, Schema
 from sordino.tabular.encode import encode_features, encode_target
-from sordino.tabular.read import open_table
+from sordino.tabular.read import open_table, read_features, read_records
 
 SECRET = "4711"
 N = 40
@@ -68,7 +68,7 @@ def encoded(table: Any, schema: Schema = SCHEMA) -> object:
 
 
 def from_csv(folder: Path, table: dict[str, list[Any]], header: bool = True) -> object:
-    return encoded(open_table(csv(folder, table, header)).read([*SCHEMA.columns, "y"]))
+    return read_records(open_table(csv(folder, table, header), SCHEMA), SCHEMA)
 
 
 def rows(count: int, cell: Any = f"{SECRET}x") -> list[list[Any]]:
@@ -96,7 +96,7 @@ def loaded(folder: Path) -> Any:
         coef_=np.ones((1, 2)), intercept_=np.zeros(1), certificate_=SimpleNamespace(to_json=lambda: "{}")
     )
     save_model(estimator, folder / "m")
-    return load_model(folder / "m")
+    return read_model(folder / "m")
 
 
 def frame(names: list[str]) -> Any:
@@ -136,7 +136,7 @@ CASES: dict[str, Case] = {
     "unknown class": lambda folder, k: from_csv(folder, with_cells("y", k)),
     "short lines": lambda folder, k: (
         folder.joinpath("t.csv").write_text("age,job,fit,y\n1,p,yes,a\n" + f"{SECRET},p\n" * k),
-        open_table(folder / "t.csv").read(["age"]),
+        read_features(open_table(folder / "t.csv", SCHEMA), SCHEMA),
     ),
     "no header": lambda folder, k: from_csv(folder, {**CLEAN, "age": [SECRET] * N}, header=False),
     "no header, and a value is a column's name": lambda folder, k: from_csv(

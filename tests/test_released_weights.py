@@ -26,7 +26,7 @@ from sordino import (
 from sordino.budget import Budget
 from sordino.identity import Identity
 from sordino.methods import DPSGD
-from sordino.model_file import load_model, released_weights, save_model, verify_model
+from sordino.model_file import read_model, released_weights, save_model, verify_model
 from sordino.tabular import Boolean, Category, ClassTarget, Number, Schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
@@ -58,7 +58,7 @@ def test_a_model_file_is_verified_with_its_weights_only(name, tmp_path):
     fitted = estimator.fit(X, y)
     fitted = getattr(fitted, "best_estimator_", fitted)
     save_model(fitted, tmp_path / "m")
-    model = load_model(tmp_path / "m")
+    model = read_model(tmp_path / "m")
     assert all(finding.holds for finding in verify_model(model)), verify_model(model)
     assert {key: array.tolist() for key, array in model.released.items()} == {
         key: array.tolist() for key, array in released_weights(fitted).items()
@@ -68,7 +68,7 @@ def test_a_model_file_is_verified_with_its_weights_only(name, tmp_path):
         assert [finding.holds for finding in verify_model(exchanged)].count(False) == 1
     fitted.intercept_ = fitted.intercept_ + 1e-12
     save_model(fitted, tmp_path / "m")
-    assert [f.sentence for f in verify_model(load_model(tmp_path / "m")) if not f.holds] == [
+    assert [f.sentence for f in verify_model(read_model(tmp_path / "m")) if not f.holds] == [
         "the model is not the one that the certificate was issued for."
     ]
 
@@ -151,7 +151,7 @@ def other(value):
 def without_a_finding(path):
     """Whether a forged file would be believed."""
     try:
-        return all(finding.holds for finding in verify_model(load_model(path)))
+        return all(finding.holds for finding in verify_model(read_model(path)))
     except ValueError:
         return False
 
@@ -195,7 +195,7 @@ def test_a_signature_is_about_the_schema_too(tmp_path):
     fitted, schema = with_schema()
     me = Identity.create(tmp_path / "me", "City Hospital")
     signed = save_model(fitted, tmp_path / "m", schema, me)
-    assert load_model(tmp_path / "m").certificate == signed
+    assert read_model(tmp_path / "m").certificate == signed
     assert without_a_finding(tmp_path / "m")
     fitted.certificate_ = fitted.certificate_.sign(me)
     with pytest.raises(ValueError, match="let save_model sign it"):

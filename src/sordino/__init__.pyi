@@ -13,6 +13,8 @@ from sordino.estimators import (
     PrivateMLPRegressor as PrivateMLPRegressor,
     PrivateQuantileRegressor as PrivateQuantileRegressor,
     PrivateSearch as PrivateSearch,
+    SchemaEncoder as SchemaEncoder,
+    load_model as load_model,
 )
 from sordino.identity import Identity as Identity
 from sordino.ledger.ledger import Ledger as Ledger
@@ -34,7 +36,7 @@ from sordino.methods import (
     RepeatedSelection as RepeatedSelection,
     Setting as Setting,
 )
-from sordino.model_file import load_model as load_model, save_model as save_model
+from sordino.model_file import read_model as read_model, save_model as save_model, verify_model as verify_model
 from sordino.privacy.audit import audit as audit
 from sordino.privacy.filter import BudgetExceeded as BudgetExceeded
 from sordino.privacy.ledger_context import charged_to as charged_to

@@ -48,6 +48,11 @@ class Budget:
             )
         object.__setattr__(self, "relation", Relation(self.relation))
 
+    @staticmethod
+    def of(epsilon: float, delta: float | None, relation: Relation | str, records: int) -> Budget:
+        """With a delta of 1/n^2 where none is given."""
+        return Budget(epsilon, 1 / records**2 if delta is None else delta, Relation(relation))
+
     @property
     def pure(self) -> bool:
         return self.delta == 0

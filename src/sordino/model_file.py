@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sordino.identity import Identity
 
 FORMAT = "sordino model"
-VERSION, NETWORK_VERSION = 1, 2
+VERSION, NETWORK_VERSION = 3, 4
 MODEL = outputs.Kind("a model file", rb"PK\x03\x04.{26}model\.json")
 
 
@@ -118,8 +118,8 @@ class LoadedModel:
             labels: NDArray[Any] = self.classes[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
             return labels
         match self.schema:
-            case Schema(target=NumberTarget(bounds=bounds)):
-                return bounds.centre + bounds.half * np.clip(scores, -1.0, 1.0)
+            case Schema(target=NumberTarget(range=ends)):
+                return np.clip(scores, *ends)
         return scores
 
     def _scores(self, X: Any) -> Array:
@@ -150,8 +150,9 @@ class LoadedModel:
 def save_model(
     estimator: Any, path: str | os.PathLike[str], schema: Schema | None = None, signer: Identity | None = None
 ) -> Certificate:
-    """Write a fitted estimator; on failure the old file stays. With `schema` it was fitted on the encoded table.
+    """Write a fitted estimator; on failure the old file stays.
 
+    `schema` is that by which the table was encoded that it was fitted on, where the estimator has none of its own.
     The certificate is returned as it is in the file: about the model with its schema, and signed by `signer` if any.
     """
     certificate = _issued(estimator, schema)
@@ -162,7 +163,7 @@ def save_model(
 
 
 def model_of(estimator: Any, schema: Schema | None = None) -> LoadedModel:
-    """What `load_model` will give once a fitted estimator is saved."""
+    """What `read_model` will give once a fitted estimator is saved."""
     return _with(_issued(estimator, schema), estimator, schema)
 
 
@@ -222,7 +223,7 @@ def released_weights(estimator: Any, schema: Schema | None = None) -> dict[str, 
     return _released(*_parts(estimator, schema))
 
 
-def load_model(path: str | os.PathLike[str]) -> LoadedModel:
+def read_model(path: str | os.PathLike[str]) -> LoadedModel:
     """The model, or a sentence on why the file is not an intact one."""
     content = Path(path).read_bytes()
     try:
@@ -259,7 +260,7 @@ def _size(model: LoadedModel) -> int:
 
 def _is_certificate_of(certificate: bytes, model: str | os.PathLike[str]) -> bool:
     try:
-        return load_model(model).certificate_json.encode() == certificate
+        return read_model(model).certificate_json.encode() == certificate
     except (OSError, ValueError):
         return False
 
@@ -298,6 +299,7 @@ def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None) -> dict[s
 def _parts(
     estimator: Any, schema: Schema | None
 ) -> tuple[Array, Array, HiddenLayers | None, NDArray[Any] | None, tuple[str, ...] | None, Schema | None]:
+    schema = getattr(estimator, "schema", None) if schema is None else schema
     names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
     classes = getattr(estimator, "classes_", None)
     return *_layers(estimator), classes, None if names is None else tuple(map(str, names)), schema

@@ -64,6 +64,7 @@ PERSON_CAPPED = Sentence(
 )
 MOST_RECORDS = Sentence("of a person's records at most {most:d} are used, drawn at random; {most:d} is public")
 TARGETS_CLIPPED = Sentence("targets are clipped to [-{target_bound:g}, {target_bound:g}]")
+TARGETS_IN_RANGE = Sentence("targets are clipped to the range from {target_low:g} to {target_high:g}")
 
 SETTINGS_PUBLIC = Sentence("the features and all settings were chosen without looking at the records")
 ROW_BOUND_PUBLIC = Sentence("the row bound {row_bound:g} does not come from the records")
@@ -76,6 +77,7 @@ PERSONS_PUBLIC = Sentence("the number of persons, {records:d}, is public")
 PERSONS_STAND_IN = Sentence("{records:d} is a public stand-in for the number of persons")
 ONE_IDENTIFIER = Sentence("no person has records under two identifiers")
 TARGET_BOUND_PUBLIC = Sentence("the target bound {target_bound:g} does not come from the records")
+TARGET_RANGE_PUBLIC = Sentence("the target range from {target_low:g} to {target_high:g} does not come from the records")
 CLASSES_GIVEN = Sentence("the class labels were given")
 CLASSES_READ = Sentence("the class labels were read from the records and are taken to be public")
 STEPS_PUBLIC = Sentence(
@@ -123,11 +125,12 @@ def times(count: int) -> str:
 
 
 OPTIONAL = {
-    "enforced": (TARGETS_CLIPPED,),
+    "enforced": (TARGETS_CLIPPED, TARGETS_IN_RANGE),
     "assumed": (
         CLASSES_GIVEN,
         CLASSES_READ,
         TARGET_BOUND_PUBLIC,
+        TARGET_RANGE_PUBLIC,
         STEPS_PUBLIC,
         SCHEMA_PUBLIC,
         COUNTS_PUBLIC,
@@ -202,4 +205,6 @@ def consistent(
             if found is None or any(values.setdefault(name, value) != value for name, value in found[1].items()):
                 return False
             met.add(found[0])
-    return (TARGETS_CLIPPED in met) == (TARGET_BOUND_PUBLIC in met) and not {CLASSES_GIVEN, CLASSES_READ} <= met
+    together = ((TARGETS_CLIPPED, TARGET_BOUND_PUBLIC), (TARGETS_IN_RANGE, TARGET_RANGE_PUBLIC))
+    excluded = ({CLASSES_GIVEN, CLASSES_READ}, {TARGETS_CLIPPED, TARGETS_IN_RANGE})
+    return all((one in met) == (other in met) for one, other in together) and not any(some <= met for some in excluded)

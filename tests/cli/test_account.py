@@ -108,9 +108,9 @@ def test_a_plan_says_why_a_method_does_not_fit(sordino: Any, tmp_path: Any) -> N
 
 
 def test_a_plan_is_the_one_that_fit_follows(sordino: Any, model: Any) -> None:
-    from sordino.model_file import load_model
+    from sordino.model_file import read_model
 
-    certificate = load_model(model).certificate
+    certificate = read_model(model).certificate
     run = sordino("plan", "--records", 1237, "--features", 5, "--epsilon", 2, "--delta", 1e-5)
     rows = dict(re.findall(r"^ *(\S.*?\S)  +(\S+) *$", run.text, re.MULTILINE))
     assert f"Plan of {type(certificate.method).__name__}" in run.text

@@ -133,9 +133,9 @@ def test_a_file_that_is_not_a_model(sordino: Any, tmp_path: Path, folder: Path) 
 def test_a_model_without_a_schema_cannot_read_a_table(sordino: Any, tmp_path: Path, model: Path, folder: Path) -> None:
     from types import SimpleNamespace
 
-    from sordino.model_file import load_model, save_model
+    from sordino.model_file import read_model, save_model
 
-    loaded = load_model(model)
+    loaded = read_model(model)
     bare = SimpleNamespace(
         coef_=loaded.coef, intercept_=loaded.intercept, classes_=loaded.classes, certificate_=loaded.certificate
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from sordino.model_file import load_model
+from sordino.model_file import read_model
 
 RECORDS = 1237
 
@@ -55,7 +55,7 @@ def test_a_table_without_the_target_is_enough_to_predict(model: Path, tmp_path: 
     (tmp_path / "new.csv").write_text("member,job,age\nyes,clerk,80\nno,never seen,\n")
     run = sordino("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv")
     assert run.code == 0, run.errors
-    loaded = load_model(model)
+    loaded = read_model(model)
     rows = [[1, 1, 0, 0, 1], [0, 0, 0, 1, -1]]
     assert predictions(tmp_path / "p.csv")["prediction"] == loaded.predict(rows).tolist()
 
@@ -89,7 +89,7 @@ def test_three_classes(folder: Path, tmp_path: Path, sordino: Any) -> None:
     assert sordino("verify", model).code == 0
     assert sordino("predict", model, folder / "people.parquet", "--out", out).code == 0
     assert set(predictions(out)["prediction"]) <= {1, 2, 3}
-    assert load_model(model).classes.tolist() == ["1", "2", "3"]
+    assert read_model(model).classes.tolist() == [1, 2, 3]
 
 
 def test_a_pure_guarantee_by_output_perturbation(folder: Path, tmp_path: Path, sordino: Any) -> None:
@@ -124,7 +124,7 @@ def test_a_seed_is_never_called_private(folder: Path, tmp_path: Path, sordino: A
     assert first.code == second.code == 0
     assert first.errors.count("NOT PRIVATE") == 2
     assert "differential privacy" not in first.text
-    assert load_model(tmp_path / "1").coef.tolist() == load_model(tmp_path / "2").coef.tolist()
+    assert read_model(tmp_path / "1").coef.tolist() == read_model(tmp_path / "2").coef.tolist()
     run = sordino("verify", tmp_path / "1")
     assert run.code == 1
     assert "NOT VERIFIED" in run.errors
@@ -165,8 +165,8 @@ def test_an_unwise_budget_is_a_warning(folder: Path, tmp_path: Path, sordino: An
 
 
 def test_the_certificate_file_is_the_one_in_the_model(model: Path, folder: Path) -> None:
-    assert (folder / "certificate.json").read_text() == load_model(model).certificate_json
-    assert json.loads(load_model(model).certificate_json)["statement"]["epsilon"] == 2
+    assert (folder / "certificate.json").read_text() == read_model(model).certificate_json
+    assert json.loads(read_model(model).certificate_json)["statement"]["epsilon"] == 2
 
 
 def test_a_model_can_be_signed(folder: Path, tmp_path: Path, sordino: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from html_pages import text_of
 from sordino.budget import Budget
 from sordino.ledger.ledger import Ledger
-from sordino.model_file import load_model
+from sordino.model_file import read_model
 from sordino.privacy.events import Gaussian
 from sordino.reporting import Evaluation, Measure
 from sordino.words import HEADINGS, explain
@@ -21,7 +21,7 @@ def test_report_explain_and_verify_use_the_same_words(sordino: Any, model: Path,
     written = sordino("report", model, "-o", tmp_path / "report.html")
     assert explained.code == verified.code == written.code == 0, written.errors
     page = text_of((tmp_path / "report.html").read_text())
-    for heading, sentence in explain(load_model(model).certificate):
+    for heading, sentence in explain(read_model(model).certificate):
         for text in (explained.text, verified.text, page):
             assert heading in text
             assert sentence in text
@@ -35,7 +35,7 @@ def test_a_certificate_is_explained_as_its_model_is(sordino: Any, model: Path, f
 def test_everything_that_is_given_is_on_the_page(sordino: Any, model: Path, folder: Path, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "a.ledger")
     ledger.open("survey 2024", Budget(5.0, 1e-5))
-    certificate = load_model(model).certificate
+    certificate = read_model(model).certificate
     with ledger.reserve("survey 2024", certificate.event, certificate.relation, "the model"):
         pass
     Evaluation(certificate.weights, "public ones", (Measure("right", 0.7),)).save(tmp_path / "evaluation.json")

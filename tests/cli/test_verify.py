@@ -11,7 +11,7 @@ import pytest
 
 from sordino import wire
 from sordino.identity import Identity
-from sordino.model_file import load_model, save_model
+from sordino.model_file import read_model, save_model
 from sordino.tabular import Schema
 
 
@@ -114,7 +114,7 @@ def test_nonsense_with_a_fitting_digest_is_not_verified(
 
 
 def test_a_model_with_somebody_elses_certificate(sordino: Any, model: Path, tmp_path: Path) -> None:
-    loaded = load_model(model)
+    loaded = read_model(model)
 
     class Widened:
         coef_ = np.hstack([loaded.coef, loaded.coef])
@@ -129,7 +129,7 @@ def test_a_model_with_somebody_elses_certificate(sordino: Any, model: Path, tmp_
 
 
 def test_a_schema_that_allows_longer_rows_than_the_certificate(sordino: Any, model: Path, tmp_path: Path) -> None:
-    loaded = load_model(model)
+    loaded = read_model(model)
     text = '[target]\ncolumn = "y"\nclasses = ["low", "high"]\n[columns]\n'
     five = Schema.from_toml(text + "\n".join(f"x{k} = {{ low = 0, high = 1 }}" for k in range(5)))
 
@@ -155,7 +155,7 @@ def test_anything_else_is_not_verified(sordino: Any, tmp_path: Path, content: by
 
 def test_weights_that_were_not_released(sordino: Any, model: Path, tmp_path: Path) -> None:
     """An honest certificate beside weights of the right shape from anywhere else."""
-    loaded = load_model(model)
+    loaded = read_model(model)
 
     class Plain:
         coef_ = loaded.coef + 1e-9
@@ -181,7 +181,7 @@ def test_a_signed_model_names_its_signer(sordino: Any, model: Path, tmp_path: Pa
     assert made.code == 0, made.errors
     fingerprint = made.text.split("Fingerprint: ")[1].split()[0]
     assert sordino("identity", "Somebody", "--folder", other).code == 0
-    loaded = load_model(model)
+    loaded = read_model(model)
 
     class Signed:
         coef_ = loaded.coef

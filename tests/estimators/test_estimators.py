@@ -281,7 +281,7 @@ def test_bad_records_get_a_sentence(binary, numeric):
         logistic().fit(X[:0], y[:0])
     with pytest.raises(ValueError, match="features"):
         logistic().fit(X, y).predict(np.ones((2, 7)))
-    with pytest.raises(ValueError, match="target_bound is required"):
+    with pytest.raises(ValueError, match=r"target_bound or target_range=\(low, high\) is required"):
         PrivateLinearRegression(row_norm=1.0).fit(*numeric)
     with pytest.raises(ValueError, match="target_bound"):
         PrivateHuberRegressor(row_norm=1.0, target_bound=-1.0).fit(*numeric)

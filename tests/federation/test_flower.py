@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from sordino.certificate import verify
 from sordino.methods import NoisyGradientDescent
-from sordino.model_file import load_model
+from sordino.model_file import read_model
 from three_owners import NAMES, found, free_ports
 
 pytestmark = pytest.mark.flower
@@ -138,7 +138,7 @@ def test_flower_starts_the_parties_and_collects_the_model(tmp_path, flower):
         assert time.monotonic() < deadline, flower.log.read_text()[-6000:]
         assert "ERROR" not in flower.log.read_text(), flower.log.read_text()[-6000:]
         time.sleep(1)
-    models = [load_model(path) for path in sorted(out.iterdir())]
+    models = [read_model(path) for path in sorted(out.iterdir())]
     assert len({model.coef.tobytes() for model in models}) == 1
     for model in models:
         assert all(finding.holds for finding in verify(model.certificate))

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from sordino.certificate import Certificate
 from sordino.cli.app import app
 from sordino.methods import NoisyGradientDescent
-from sordino.model_file import load_model
+from sordino.model_file import read_model
 from sordino.privacy.events import flatten
 from three_owners import NAMES, found
 
@@ -54,7 +54,7 @@ def require_whole(federation, uninterrupted):
     stories = [federation.summary(name) for name in NAMES]
     sums = [b"".join(total.tobytes() for total in summary.sums) for summary in stories]
     assert len(set(sums)) == 1
-    models = [load_model(federation.home(name) / "model") for name in NAMES]
+    models = [read_model(federation.home(name) / "model") for name in NAMES]
     plan = federation.member_folder("north").signed_plan.plan
     coef, intercept = plan.rows.to_raw(uninterrupted, 1)
     for name, summary, model in zip(NAMES, stories, models, strict=True):

@@ -47,7 +47,7 @@ def certificate(folder: Path) -> Reader:
 
 
 def model(folder: Path) -> Reader:
-    from sordino.model_file import load_model, save_model
+    from sordino.model_file import read_model, save_model
 
     save_model(_fitted(_methods()[0]), folder / "m", _schema())
     intact = (folder / "m").read_bytes()
@@ -77,7 +77,7 @@ def model(folder: Path) -> Reader:
 
     def read_record(content: bytes) -> object:
         (folder / "f").write_bytes(content)
-        return load_model(folder / "f").certificate
+        return read_model(folder / "f").certificate
 
     return Reader(case, read_record)
 

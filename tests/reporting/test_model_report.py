@@ -18,7 +18,7 @@ from sordino.estimators import PrivateHuberRegressor, PrivateLogisticRegression
 from sordino.identity import Identity
 from sordino.ledger.ledger import Ledger
 from sordino.methods import NoisyGradientDescent, OutputPerturbation
-from sordino.model_file import load_model, save_model
+from sordino.model_file import read_model, save_model
 from sordino.privacy.ledger_context import charged_to
 from sordino.reporting import Evaluation, Measure, report
 from sordino.reporting.coefficients import noise_deviation
@@ -95,7 +95,7 @@ def test_it_is_there_by_its_plain_name() -> None:
 
 def test_the_model_is_told_by_its_digests_and_date(folder: Path, tmp_path: Path) -> None:
     page = page_of(tmp_path, folder / "model.sordino")
-    model = load_model(folder / "model.sordino")
+    model = read_model(folder / "model.sordino")
     assert row(page, "digest of the weights") == [model.certificate.weights]
     content = (folder / "model.sordino").read_bytes()
     assert row(page, "SHA-256 of the model file") == [hashlib.sha256(content).hexdigest()]
@@ -192,7 +192,7 @@ def test_a_ledger_that_does_not_know_the_model_is_told_at_the_top(folder: Path, 
 
 
 def test_an_evaluation_is_shown_with_its_intervals_and_of_this_model_alone(folder: Path, tmp_path: Path) -> None:
-    digest = load_model(folder / "model.sordino").certificate.weights
+    digest = read_model(folder / "model.sordino").certificate.weights
     measures = (Measure(f"right {MARKUP}", 0.7, 0.6, 0.8, 0.95, MARKUP), Measure("error", 12.5))
     evaluation = Evaluation(digest, MARKUP, measures, (MARKUP,))
     evaluation.save(tmp_path / "evaluation.json")
@@ -219,7 +219,7 @@ def test_names_of_features_and_classes_are_text(tmp_path: Path) -> None:
 
 
 def test_a_certificate_alone_is_enough(folder: Path, tmp_path: Path) -> None:
-    certificate = load_model(folder / "model.sordino").certificate
+    certificate = read_model(folder / "model.sordino").certificate
     certificate.save(tmp_path / "certificate.json")
     for given in (certificate, tmp_path / "certificate.json"):
         page = page_of(tmp_path, given)
@@ -243,7 +243,7 @@ def test_a_seeded_model_is_not_private_and_says_so_first(tmp_path: Path) -> None
 
 
 def test_a_model_with_other_weights_does_not_verify_and_says_so_first(folder: Path, tmp_path: Path) -> None:
-    model = load_model(folder / "model.sordino")
+    model = read_model(folder / "model.sordino")
     page = page_of(tmp_path, replace(model, coef=2 * model.coef))
     assert "The verification of this certificate failed." in top_of(page)
     assert "passed" not in page

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import decimal
+import math
+from dataclasses import replace
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy import sparse
 
-from sordino.tabular import Boolean, Category, ClassTarget, Number, NumberTarget, Schema
+from sordino.tabular import Boolean, Category, ClassTarget, Date, Number, NumberTarget, Ordinal, Schema
 from sordino.tabular.encode import WIDEST_DENSE, encode_features, encode_target
 
 
@@ -49,6 +52,79 @@ def test_missing_values_go_where_the_schema_says(absent: str | None) -> None:
     columns = {"x": Number(10, 30, "middle"), "b": Boolean("middle"), "c": Category(("p", "q"), missing="q")}
     X = encode_features(schema(**columns), {"x": [absent, "30"], "b": [absent, "no"], "c": [None, " p "]})
     assert X.tolist() == [[0, 0, 0, 1], [1, -1, 1, 0]]
+
+
+SINCE = Date("2020-01-01", "2020-01-03")
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["2020-01-01", "2020-01-02 12:00", " 2020-01-03", "1999-12-31"],
+        pa.array([datetime(2020, 1, 1), datetime(2020, 1, 2, 12), datetime(2020, 1, 3), datetime(1999, 12, 31)]),
+        pa.array(
+            pd.to_datetime(["2020-01-01", "2020-01-02 12:00", "2020-01-03", "1999-12-31"], format="ISO8601", utc=True)
+        ),
+        pd.to_datetime(["2020-01-01", "2020-01-02 12:00", "2020-01-03", "1999-12-31"], format="ISO8601"),
+    ],
+    ids=["texts", "times", "zone", "pandas"],
+)
+def test_dates_are_numbers_between_public_ones(cells: Any) -> None:
+    assert encode_features(schema(x=SINCE), {"x": cells}).ravel().tolist() == [-1, 0.5, 1, -1]
+
+
+def test_dates_without_a_time_of_day() -> None:
+    cells = pa.array([date(2020, 1, 1), date(2020, 1, 2), date(1999, 12, 31)])
+    assert encode_features(schema(x=SINCE), {"x": cells}).ravel().tolist() == [-1, 0, -1]
+
+
+def test_dates_in_a_format_of_their_own() -> None:
+    german = Date("2020-01-01", "2020-01-03", missing="2020-01-02", format="%d.%m.%Y")
+    assert encode_features(schema(x=german), {"x": ["01.01.2020", "NA", "03.01.2020"]}).ravel().tolist() == [-1, 0, 1]
+
+
+def test_ordered_categories_are_evenly_spaced() -> None:
+    likes = Ordinal(("no", "partly", "mostly", "yes"))
+    X = encode_features(schema(x=likes), {"x": ["yes", " no", "mostly", "partly"]})
+    np.testing.assert_allclose(X.ravel(), [1, -1, 1 / 3, -1 / 3], rtol=1e-15)
+
+
+GONE = {
+    "number": (Number(0, 4), ["1", None], [-0.5]),
+    "date": (SINCE, ["2020-01-03", None], [1]),
+    "boolean": (Boolean(), ["yes", "NA"], [1]),
+    "ordinal": (Ordinal(("a", "b", "c")), ["c", ""], [1]),
+    "category": (Category(("a", "b")), ["b", None], [0, 1]),
+    "category with others": (Category(("a", "b"), other=True), ["c", None], [0, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("kind", GONE)
+def test_an_indicator_is_a_column_of_its_own(kind: str) -> None:
+    """What is missing is a one there and nothing else, so the block keeps its norm."""
+    plain, cells, there = GONE[kind]
+    marked = schema(before=Boolean(), x=replace(plain, missing="indicator"), after=Boolean())
+    X = encode_features(marked, {"before": ["yes"] * 2, "x": cells, "after": ["no"] * 2})
+    assert X.tolist() == [[1, *there, 0, -1], [1, *[0] * len(there), 1, -1]]
+    assert marked.feature_names[-2] == "x=(missing)"
+    assert marked.row_norm == math.sqrt(3)
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "instead"),
+    [
+        (Number(0, 4, 3), None, 0.5),
+        (Number(0, 4, "middle"), "", 0),
+        (replace(SINCE, missing="2020-01-03"), None, 1),
+        (replace(SINCE, missing="middle"), "NA", 0),
+        (Boolean(True), None, 1),
+        (Boolean(False), "n/a", -1),
+        (Ordinal(("a", "b", "c"), "c"), None, 1),
+        (Ordinal(("a", "b"), "middle"), "", 0),
+    ],
+)
+def test_a_public_stand_in(column: Any, cell: Any, instead: float) -> None:
+    assert encode_features(schema(x=column), {"x": pa.array([cell], pa.string())}).ravel().tolist() == [instead]
 
 
 def test_an_empty_cell_may_be_a_listed_category() -> None:
@@ -97,10 +173,10 @@ def test_wide_schemas_give_the_same_rows_sparse() -> None:
 
 
 HOSTILE = schema(
-    x=Number(-3, 0.1, "middle"),
+    x=Number(-3, 0.1, "indicator"),
     z=Number(1e-300, 1.1e-300, "middle"),
-    c=Category(("p", "q"), other=True),
-    b=Boolean("middle"),
+    c=Category(("p", "q"), other=True, missing="indicator"),
+    b=Boolean("indicator"),
 )
 rows = st.tuples(
     st.floats(allow_infinity=False),
@@ -121,6 +197,19 @@ def test_every_row_keeps_within_the_norm_and_depends_on_its_record_alone(records
     assert (np.linalg.norm(X, axis=1) <= HOSTILE.row_norm * (1 + 1e-15)).all()
     parts = [part for part in (records[:cut], records[cut:]) if part]
     assert np.concatenate([encode(part) for part in parts]).tolist() == X.tolist()
+
+
+def test_labels_are_of_the_kind_that_the_schema_lists() -> None:
+    for classes, cells, want in [
+        ((1, 10, 2), ["10", "2 ", "1"], [10, 2, 1]),
+        ((1, 10, 2), [10, 2, 1], [10, 2, 1]),
+        ((1, 2), [1.0, 2.0], [1, 2]),
+        ((False, True), ["yes", "FALSE"], [True, False]),
+        ((False, True), [True, False], [True, False]),
+    ]:
+        found = encode_target(Schema(ClassTarget("label", classes), {"x": Boolean()}), {"label": cells})
+        assert found.tolist() == want
+        assert {type(label) for label in found.tolist()} == {type(classes[0])}
 
 
 def test_labels_and_targets() -> None:
@@ -154,6 +243,13 @@ SECRET = "4711"
         (Category(("p", "q"), missing="p"), ["p", "", SECRET], "a missing or unlisted value in at least one record"),
         (Category(("p", "q")), [[SECRET]], "no form as text"),
         (Category(("p", "q")), [b"\xff\xfe"], "no form as text"),
+        (SINCE, ["2020-01-01", SECRET + "x"], "text that is not a date in at least one record: .*`format`"),
+        (SINCE, ["2020-01-01", None], "no date in at least one record.*indicator"),
+        (SINCE, [1, 2], "int64 values: the schema asks for dates"),
+        (replace(SINCE, format="%d.%m.%Y"), ["01.01.2020", "2020-01-01"], "text that is not a date"),
+        (Ordinal(("a", "b")), ["a", SECRET], "a missing or unlisted value in at least one record"),
+        (Ordinal(("a", "b"), "middle"), ["a", SECRET], "a missing or unlisted value in at least one record"),
+        (Category(("a", "b"), missing="indicator"), ["a", SECRET], "a missing or unlisted value"),
         (Boolean(), ["yes", "maybe", SECRET], "neither true nor false in at least one record"),
         (Boolean(), ["yes", ""], "neither true nor false in at least one record.*middle"),
     ],

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from sordino.tabular import Boolean, Category, ClassTarget, Number, NumberTarget, Schema
+from sordino.tabular import Boolean, Category, ClassTarget, Date, Number, NumberTarget, Ordinal, Schema
 from sordino.tabular.schema import Column, Target
 
 ADULT = """
@@ -61,23 +62,35 @@ def test_bounds_and_names_follow_from_the_schema_alone() -> None:
     assert schema.width == len(schema.feature_names) == 8
 
 
-def test_whole_numbers_are_texts_and_spaces_do_not_count() -> None:
+def test_values_are_texts_classes_stay_what_they_are_and_spaces_do_not_count() -> None:
     schema = Schema.from_toml('[target]\ncolumn = "y"\nclasses = [0, 1]\n[columns]\nx = { values = [" a ", 2] }')
-    assert schema.target == ClassTarget("y", ("0", "1"))
+    assert schema.target == ClassTarget("y", (0, 1))
+    assert ClassTarget("y", np.array([0, 1])) == schema.target
+    assert ClassTarget("y", (" a", "b")) == ClassTarget("y", ("a", "b"))
     assert schema.columns["x"] == Category(("a", "2"))
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 finite = st.floats(allow_nan=False, allow_infinity=False)
 ranges = st.tuples(finite, finite).filter(lambda pair: pair[0] < pair[1])
-values = st.lists(texts, min_size=2, max_size=4, unique_by=str.strip).map(tuple)
+listed = texts.filter(lambda text: text.strip() not in ("middle", "indicator"))
+values = st.lists(listed, min_size=2, max_size=4, unique_by=str.strip).map(tuple)
+marks = st.sampled_from([None, "middle", "indicator"])
+days = st.tuples(st.dates(), st.dates()).filter(lambda pair: pair[0] < pair[1])
 columns = (
-    st.builds(lambda r, m: Number(*r, m), ranges, st.sampled_from([None, "middle"]))
+    st.builds(lambda r, m: Number(*r, m), ranges, marks)
+    | ranges.map(lambda r: Number(*r, r[0]))
+    | st.builds(lambda d, m, f: Date(*d, m, f), days, marks, st.none() | texts)
+    | days.map(lambda d: Date(*d, d[1]))
+    | st.builds(Ordinal, values, marks)
+    | values.map(lambda v: Ordinal(v, v[0]))
+    | values.map(lambda v: Category(v, missing="indicator"))
     | st.builds(Category, values, st.booleans())
     | values.map(lambda v: Category(v, missing=v[0]))
-    | st.builds(Boolean, st.sampled_from([None, "middle"]))
+    | st.builds(Boolean, marks | st.booleans())
 )
-targets = st.builds(ClassTarget, texts, values) | st.builds(lambda c, r: NumberTarget(c, *r), texts, ranges)
+labels = values | st.lists(st.integers(), min_size=2, unique=True).map(tuple) | st.just((False, True))
+targets = st.builds(ClassTarget, texts, labels) | st.builds(lambda c, r: NumberTarget(c, *r), texts, ranges)
 
 
 @given(targets, st.dictionaries(texts, columns, min_size=1, max_size=4), st.lists(texts, max_size=2), texts)
@@ -121,7 +134,25 @@ def test_toml_gives_the_same_schema_back(
         (TARGET + "[columns]\nx = { low = nan, high = 1 }", "finite numbers with low < high"),
         (TARGET + '[columns]\nx = { low = "0", high = 1 }', "`low` is '0': a number is needed"),
         (TARGET + '[columns]\nx = { low = 0, high = 1, missing = "mean" }', "it can be 'middle'"),
-        (TARGET + "[columns]\nx = { low = 0, high = 1, missing = 3 }", "missing is 3: write it as text"),
+        (
+            TARGET + "[columns]\nx = { low = 0, high = 1, missing = 3 }",
+            "missing is 3: .* a number between low",
+        ),
+        (TARGET + "[columns]\nx = { low = 0, high = 1, missing = true }", "missing is True: it can be"),
+        (TARGET + "[columns]\nx = { low = 0, high = 1, ordered = true }", "must be one of"),
+        (TARGET + "[columns]\nx = { low = 0, high = 2024-12-31 }", "low is 0: write a date"),
+        (TARGET + "[columns]\nx = { low = 2024-12-31T10:00:00, high = 2025-12-31 }", "low is .*: write a date"),
+        (TARGET + "[columns]\nx = { low = 2024-12-31, high = 2024-12-31 }", "must be before the second"),
+        (TARGET + "[columns]\nx = { low = 2024-01-01, high = 2024-12-31, missing = 2025-01-01 }", "missing is"),
+        (TARGET + "[columns]\nx = { low = 2024-01-01, high = 2024-12-31, format = 3 }", "format is 3: write it as"),
+        (TARGET + '[columns]\nx = { low = 0, high = 1, format = "%d" }', "unknown entry `format`"),
+        (TARGET + '[columns]\nx = { values = ["a", "b"], ordered = true, other = true }', "unknown entry `other`"),
+        (TARGET + '[columns]\nx = { values = ["a", "b"], ordered = true, missing = "c" }', "'middle' or 'indicator'"),
+        (TARGET + '[columns]\nx = { values = ["a", "indicator"], missing = "indicator" }', "must not be listed"),
+        (TARGET + '[columns]\nx = { boolean = true, missing = "no" }', "true or false"),
+        (TARGET + "[columns]\nx = { text = true }", "free text, which has no bounded form here: name it in `ignore`"),
+        ('[target]\ncolumn = "y"\nclasses = ["a", 1]\n' + COLUMNS, "all texts, all whole numbers"),
+        ('[target]\ncolumn = "y"\nclasses = [1.5, 2.5]\n' + COLUMNS, "`classes` must be a list"),
         (TARGET + '[columns]\nx = { values = ["a"] }', "at least two values"),
         (TARGET + "[columns]\nx = { other = true }", "`values` must be a list"),
         (TARGET + "[columns]\nx = { values = [1.5, 2.5] }", "`values` must be a list"),

@@ -11,15 +11,16 @@ import typer
 
 from sordino.budget import Budget, Relation
 from sordino.cli.console import complain, progress, say
-from sordino.cli.options import HUBER_THRESHOLD, L2, Delta, Epsilon, MethodName, Neighbours, method_named
+from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate
+    from sordino.oracle.files.encoded import EncodedTable
     from sordino.tabular.schema import Schema
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="The records: a CSV, Parquet or Arrow file, or a folder of the latter.")],
+    data: Annotated[Path, typer.Argument(help="The records: a CSV, Parquet or Arrow file, or a folder of them.")],
     schema: Annotated[Path, typer.Option(help="The public description of the table, in TOML (see `sordino schema`).")],
     epsilon: Epsilon,
     out: Annotated[Path, typer.Option(help="The model file to write.")],
@@ -62,7 +63,7 @@ def fit(
     settings = {
         "epsilon": epsilon,
         "delta": delta,
-        "row_norm": described.row_norm,
+        "schema": described,
         "method": method_named(method),
         "relation": relation.value,
         "records": records,
@@ -72,13 +73,13 @@ def fit(
     if seed is not None:
         complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
     # with workers to share the records out to, they are not all brought here
-    X, y = _encoded(data, described, memory if cluster is None else 0.0)
+    records_in = _opened(data, described, memory if cluster is None else 0.0)
     estimator = _estimator(described, settings)
     budget = f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")
-    with _shared_out(X, y, cluster, workers, memory) as arguments, _charged(ledger, dataset), progress(budget):
-        estimator.fit(*arguments)
+    with _shared_out(records_in, cluster, workers, memory) as source, _charged(ledger, dataset), progress(budget):
+        estimator.fit(source)
 
-    issued = save_model(estimator, out, described, signer)
+    issued = save_model(estimator, out, signer=signer)
     if certificate is not None:
         issued.save(certificate)
     _report(issued, data, out, certificate)
@@ -92,15 +93,15 @@ def _identity(folder: Path | None) -> tuple[Path, ...]:
 
 
 @contextmanager
-def _shared_out(X: Any, y: Any, address: str | None, workers: int, memory: float) -> Iterator[tuple[Any, Any]]:
-    """What to fit on: the records as they are, or on the workers of a cluster."""
+def _shared_out(table: EncodedTable, address: str | None, workers: int, memory: float) -> Iterator[Any]:
+    """What to fit on: the table as it is, or on the workers of a cluster."""
     if address is None:
-        yield X, y
+        yield table
         return
     from sordino.cluster import connected
 
     with connected(address, workers, memory=memory) as cluster:
-        yield cluster.hold(X, y), None
+        yield cluster.hold(table, None)
 
 
 def _charged(ledger: Path | None, dataset: str | None) -> AbstractContextManager[None]:
@@ -112,35 +113,24 @@ def _charged(ledger: Path | None, dataset: str | None) -> AbstractContextManager
     return charged_to(Ledger(ledger), dataset)
 
 
-def _encoded(data: Path, schema: Schema, memory: float) -> tuple[Any, Any]:
-    """Rows and targets in memory, or where they are too large for it a source of them and None."""
-    from sordino.oracle.files.arrow import ARROW, PARQUET
+def _opened(data: Path, schema: Schema, memory: float) -> EncodedTable:
     from sordino.oracle.files.encoded import EncodedTable
-    from sordino.tabular.cells import require_columns
-    from sordino.tabular.encode import encode_features, encode_target
-    from sordino.tabular.read import open_table
 
-    in_groups = data.is_dir() or data.name.lower().endswith((*PARQUET, *ARROW))
-    file: Any = EncodedTable(data, schema) if in_groups else open_table(data)
-    used = [*schema.columns, schema.target.column]
-    require_columns(used, file.names, str(data))
-    unused = [name for name in file.names if name not in used and name not in schema.ignore]
+    table = EncodedTable(data, schema, memory * 2**30)
+    unused = [name for name in table.files.names if name not in (*table.columns, *schema.ignore)]
     if unused:
         say(f"Columns of {data} that the schema does not mention, and that are not used: {', '.join(unused)}.")
-    if in_groups and file.shape[0] * file.row_bytes > memory * 2**30:
-        return file, None
-    table = file.everything() if in_groups else file.read(used)
-    return encode_features(schema, table), encode_target(schema, table)
+    return table
 
 
 def _estimator(schema: Schema, settings: dict[str, Any]) -> Any:
     from sordino.estimators import PrivateHuberRegressor, PrivateLogisticRegression
+    from sordino.linear_task import HUBER_THRESHOLD
     from sordino.tabular.schema import ClassTarget
 
     if isinstance(schema.target, ClassTarget):
-        return PrivateLogisticRegression(classes=schema.target.classes, **settings)
-    # encoded targets lie in [-1, 1]
-    return PrivateHuberRegressor(target_bound=1.0, threshold=HUBER_THRESHOLD, **settings)
+        return PrivateLogisticRegression(**settings)
+    return PrivateHuberRegressor(threshold=HUBER_THRESHOLD * schema.target.bounds.half, **settings)
 
 
 def _report(certificate: Certificate, data: Path, out: Path, separate: Path | None) -> None:
@@ -155,5 +145,4 @@ def _report(certificate: Certificate, data: Path, out: Path, separate: Path | No
         say(f"Note:  {note}")
     say(f"Model: {out}" + ("" if separate is None else f"   Certificate: {separate}"))
     say(f"Next:  sordino verify {out}    (anyone can, without the records)")
-    if data.is_file():
-        say(f"       sordino predict {out} {data} --out predictions.csv")
+    say(f"       sordino predict {out} {data} --out predictions.csv")

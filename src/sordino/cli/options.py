@@ -21,10 +21,6 @@ Neighbours = Annotated[
 MethodName = Annotated[str, typer.Option(help="auto, or a method: output-perturbation, noisy-gradient-descent, ..")]
 L2 = Annotated[float, typer.Option("--l2", help="Strength of the penalty (l2/2)|w|^2 on rows scaled to norm one.")]
 
-HUBER_THRESHOLD = 0.25
-"""Where the loss of a regression turns linear, in halves of the target's range: errors beyond an eighth of the range
-pull with constant force. The noise is proportional to it, and no record is looked at to choose it."""
-
 
 def method_named(name: str) -> Any:
     """'auto', or the method with its default settings."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +11,10 @@ import typer
 from sordino import outputs
 from sordino.budget import Budget, Relation
 from sordino.cli.console import say, show_table
-from sordino.cli.options import HUBER_THRESHOLD, L2, Delta, Epsilon, MethodName, Neighbours, method_named
+from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
+    from sordino.linear_task import LinearTask
     from sordino.problem import Problem
 
 _PLOT = outputs.Kind("a plot", rb".*sordino plan")
@@ -39,10 +39,8 @@ def plan(
     """Print the plan that `fit` would follow for these public facts. No record is needed, and none is read."""
     from sordino import wire
     from sordino.estimators.linear import method_for
-    from sordino.penalties import Ridge
     from sordino.planner import candidates
     from sordino.privacy.accountants import guarantee
-    from sordino.problem import Problem
 
     if plot is not None:
         if plot.suffix.lower() not in _FORMATS:
@@ -50,9 +48,8 @@ def plan(
                 f"{plot} has a name that ends in none of {', '.join(_FORMATS)}: name a plot by its format."
             )
         outputs.require_writable([(plot, _PLOT)])
-    function, domain = _loss(loss, classes, features)
-    problem = Problem(records, features + 1, function, penalty=Ridge(l2), domain=domain)
-    budget = Budget(epsilon, 1 / records**2 if delta is None else delta, relation)
+    problem = _task(loss, classes, features, l2).problem(records, features)
+    budget = Budget.of(epsilon, delta, relation, problem.records)
     chosen = method_for(method_named(method), problem, budget)
     planned = chosen.plan(problem, budget)
     L, beta, mu = problem.constants
@@ -111,19 +108,22 @@ def _draw(problem: Problem, budget: Budget, path: Path) -> None:
     outputs.write(path, drawn.getvalue(), _PLOT)
 
 
-def _loss(name: str, classes: int, features: int) -> tuple[Any, Any]:
-    from sordino.domains import Ball, Everywhere
-    from sordino.losses import Huber, Logistic, Softmax, Squared
+def _task(loss: str, classes: int, features: int, l2: float) -> LinearTask:
+    """What `fit` would train. Which bounds rows and targets have makes no difference to a plan."""
+    import numpy as np
 
-    match name:
+    from sordino.estimators import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression
+    from sordino.linear_task import HUBER_THRESHOLD
+
+    match loss:
         case "logistic":
-            return Logistic() if classes == 2 else Softmax(classes), Everywhere()
+            return PrivateLogisticRegression(row_norm=1.0, l2=l2).task(np.arange(classes))
         case "huber":
-            # targets are mapped to [-1, 1]
-            return Huber(HUBER_THRESHOLD, 1.0), Everywhere()
+            regressor = PrivateHuberRegressor(row_norm=1.0, target_bound=1.0, threshold=HUBER_THRESHOLD, l2=l2)
+            return regressor.task(features)
         case "squared":
-            return Squared(1.0), Ball(math.sqrt(features))
-    raise ValueError(f"loss is {name!r}: it must be logistic, huber or squared.")
+            return PrivateLinearRegression(row_norm=1.0, target_bound=1.0, l2=l2).task(features)
+    raise ValueError(f"loss is {loss!r}: it must be logistic, huber or squared.")
 
 
 def shown_rows(plain: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

@@ -15,14 +15,14 @@ _PREDICTIONS = outputs.Kind("a table of predictions", rb'"prediction"(,"probabil
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model file that `sordino fit` wrote.")],
-    data: Annotated[Path, typer.Argument(help="The table: CSV or Parquet, with the columns of the model's schema.")],
+    data: Annotated[Path, typer.Argument(help="The table: a CSV, Parquet or Arrow file, or a folder of them.")],
     out: Annotated[Path, typer.Option(help="The CSV file to write, one line per record in the table's order.")],
 ) -> None:
     """Predict the class and its probability, or the value, of every record of a table."""
-    from sordino.model_file import load_model
+    from sordino.model_file import read_model
 
     outputs.require_writable([(out, _PREDICTIONS)], inputs=(model, data))
-    loaded = load_model(model)
+    loaded = read_model(model)
     if loaded.schema is None:
         raise ValueError(
             f"{model} has no schema, so it cannot read a table: save it with `save_model(.., schema=..)`, or use "
@@ -34,10 +34,9 @@ def predict(
     import pyarrow as pa
     import pyarrow.csv
 
-    from sordino.tabular.encode import encode_features
-    from sordino.tabular.read import open_table
+    from sordino.tabular.read import open_table, read_features
 
-    X = encode_features(loaded.schema, open_table(data).read(list(loaded.schema.columns)))
+    X = read_features(open_table(data, loaded.schema), loaded.schema)
     columns = {"prediction": loaded.predict(X)}
     if loaded.classes is not None:
         columns["probability"] = loaded.predict_proba(X).max(axis=1)

@@ -77,9 +77,9 @@ def _nothing_to_verify(sentence: str) -> NoReturn:
 
 
 def _model(file: Path) -> tuple[Certificate, tuple[Finding, ...]]:
-    from sordino.model_file import load_model, verify_model
+    from sordino.model_file import read_model, verify_model
 
-    model = load_model(file)
+    model = read_model(file)
     return model.certificate, verify_model(model)
 
 

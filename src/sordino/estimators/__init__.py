@@ -1,6 +1,7 @@
 """Private models in scikit-learn's form."""
 
 from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from sordino.estimators.encoder import SchemaEncoder
 from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
 from sordino.estimators.regressors import (
     PrivateHuberRegressor,
@@ -8,6 +9,7 @@ from sordino.estimators.regressors import (
     PrivateLinearSVR,
     PrivateQuantileRegressor,
 )
+from sordino.estimators.saved import load_model
 from sordino.estimators.search import PrivateSearch
 
 __all__ = [
@@ -20,4 +22,6 @@ __all__ = [
     "PrivateMLPRegressor",
     "PrivateQuantileRegressor",
     "PrivateSearch",
+    "SchemaEncoder",
+    "load_model",
 ]

@@ -23,6 +23,7 @@ from sklearn.kernel_approximation import AdditiveChi2Sampler
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 
+from sordino.estimators.encoder import SchemaEncoder
 from sordino.features import HOG, Scattering
 from sordino.sentences import STEPS_PUBLIC
 
@@ -35,6 +36,7 @@ ROW_WISE = (
     Normalizer,
     PolynomialFeatures,
     Scattering,
+    SchemaEncoder,
 )
 """What comes out for a record depends on that record alone; `fit` looks at the number of columns at most."""
 

@@ -7,25 +7,30 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from sordino.arrays import Array
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
-from sordino.estimators.linear import Settings, fit_linear, require_own_targets
+from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
-from sordino.losses import Hinge, Logistic, Loss, Softmax
+from sordino.estimators.tables import ReadsTables, require_own_targets
+from sordino.linear_task import LinearTask, class_coding, logistic
+from sordino.losses import Hinge, Loss
 from sordino.model_file import released_weights
-from sordino.oracle.files.source import Labels, Source
+from sordino.oracle.files.source import Source
+from sordino.penalties import Ridge
 from sordino.sentences import CLASSES_GIVEN, CLASSES_READ
+from sordino.tabular.schema import Schema
 from sordino.train import PrivacyWarning
 
 
-class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Fit and predict; a subclass says which loss."""
 
     def __init__(
@@ -33,6 +38,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ClassifierMixin, Bas
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
+        schema: Schema | None = None,
         row_norm: float | None = None,
         classes: Sequence[Any] | None = None,
         method: Any = "auto",
@@ -44,6 +50,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ClassifierMixin, Bas
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.schema = schema
         self.row_norm = row_norm
         self.classes = classes
         self.method = method
@@ -53,48 +60,66 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ClassifierMixin, Bas
         self.l2 = l2
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike | Source, y: ArrayLike | None = None) -> Self:
-        """`X` may be records in files, `sordino.files.Table` or `Arrays`, which bring their targets along."""
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """`X` may be records in files (`sordino.files`), which bring their targets along.
+
+        With a schema it is a table, whose own column is the target unless `y` is given.
+        """
         before = self._steps_before()
-        if isinstance(X, Source):
-            features, targets, classes, known = self._from_files(X, y)
-        else:
-            require_numbers("X", X)
-            features, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
-            check_classification_targets(y)
-            labels = column_or_1d(y, warn=True)
-            classes, known = classes_of(self.classes, labels)
-            targets = _values(classes)[codes_of(labels, classes)]
-        self.coef_, self.intercept_, trained = fit_linear(
-            features, targets, self._loss(len(classes)), _settings(self), assumed=(known, *before)
+        features, targets, classes, known = self._read(X, y)
+        task = self.task(classes)
+        trained = fit_linear(
+            features, targets, task, Settings.of(self), assumed=(known, *before, *self._schema_public())
         )
+        self.coef_, self.intercept_ = task.to_raw(trained.weights)
         self.classes_ = classes
         self.certificate_, self.chosen_ = trained.certificate.about(released_weights(self)), trained.chosen
         return self
 
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+    def decision_function(self, X: Any) -> Array:
         check_is_fitted(self)
-        require_numbers("X", X)
-        require_fitted_names(self, X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        scores: NDArray[np.float64] = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        if self.schema is None:
+            require_numbers("X", X)
+            require_fitted_names(self, X)
+            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        else:
+            X = self._rows(X)
+        scores: Array = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return scores.ravel() if len(self.classes_) == 2 else scores
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         scores = self.decision_function(X)
         chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[chosen]
         return labels
 
-    def _from_files(self, X: Source, y: Any) -> tuple[Source, None, NDArray[Any], str]:
-        require_own_targets(y)
-        if self.classes is None:
-            raise ValueError("classes is required for records in files: the labels, which are not read from them.")
-        classes, known = classes_of(self.classes, np.empty(0))
-        source = X.coded(Labels(tuple(classes.tolist()), tuple(_values(classes).tolist())))
-        _require_known(source.check(), classes)
-        self.n_features_in_ = X.shape[1]
-        return source, None, classes, known
+    def task(self, classes: NDArray[Any]) -> LinearTask:
+        """What is trained, for these sorted classes."""
+        rows = Settings.of(self).rows(self.schema)
+        return LinearTask(self._loss(len(classes)), rows, class_coding(classes.tolist()), Ridge(self.l2))
+
+    def _read(self, X: Any, y: Any) -> tuple[Any, Array | None, NDArray[Any], str]:
+        """Rows, coded targets, the classes and how they are known."""
+        if self.schema is not None:
+            classes = np.array(self._class_target().sorted)
+            if self.classes is not None and np.unique(np.asarray(self.classes)).tolist() != classes.tolist():
+                raise ValueError("classes differ from those of the schema's target: leave `classes` out.")
+            return *self._records(X, y, self.task(classes).coding), classes, CLASSES_GIVEN()
+        if isinstance(X, Source):
+            require_own_targets(y)
+            if self.classes is None:
+                raise ValueError("classes is required for records in files: the labels, which are not read from them.")
+            classes, known = classes_of(self.classes, np.empty(0))
+            source = X.coded(self.task(classes).coding)
+            _require_known(source.check(), classes)
+            self.n_features_in_ = X.shape[1]
+            return source, None, classes, known
+        require_numbers("X", X)
+        features, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+        check_classification_targets(y)
+        labels = column_or_1d(y, warn=True)
+        classes, known = classes_of(self.classes, labels)
+        return features, self.task(classes).coding.encoded(codes_of(labels, classes).astype(float)), classes, known
 
     def _loss(self, classes: int) -> Loss:
         raise AssertionError("a subclass names its loss")
@@ -113,8 +138,10 @@ class PrivateLogisticRegression(_PrivateClassifier):
     Parameters
     ----------
     epsilon, delta : the guarantee; `delta=None` means 1/n^2, `delta=0` a pure guarantee.
-    row_norm : a bound on each record's Euclidean norm that does not come from the data. Required. Rows above it are
-        scaled down.
+    schema : a public description of a table (`sordino.Schema`): then X is a table with its columns, of pandas, Polars
+        or PyArrow, at `fit` and at `predict`, and bounds and classes are the schema's.
+    row_norm : a bound on each record's Euclidean norm that does not come from the data. Required without a schema. Rows
+        above it are scaled down.
     classes : the labels, which must not be read from the records either. `None` reads them, with a warning.
     method : "auto", or a method of `sordino.methods` with settings of your own.
     relation : "replace_one" or "add_remove". The latter needs `records`.
@@ -130,15 +157,15 @@ class PrivateLogisticRegression(_PrivateClassifier):
     chosen_ : which setting of a `RepeatedSelection` the model comes from, else `None`.
     """
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Array:
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
-        probabilities: NDArray[np.float64] = softmax(scores, axis=1)
+        probabilities: Array = softmax(scores, axis=1)
         return probabilities
 
     def _loss(self, classes: int) -> Loss:
-        return Logistic() if classes == 2 else Softmax(classes)
+        return logistic(classes)
 
 
 class PrivateLinearSVC(_PrivateClassifier):
@@ -160,10 +187,6 @@ class PrivateLinearSVC(_PrivateClassifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
-
-
-def _settings(estimator: Any) -> Settings:
-    return Settings(**{name: getattr(estimator, name) for name in Settings.__dataclass_fields__})
 
 
 def classes_of(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
@@ -205,8 +228,3 @@ def _require_known(strange: int, classes: NDArray[Any]) -> None:
             f"at least one label is not among the {len(classes)} given classes: add the missing classes, or drop such "
             "records by a rule that does not look at the others."
         )
-
-
-def _values(classes: NDArray[Any]) -> NDArray[np.float64]:
-    """What a loss is given for each class: -1 and 1, or 0, 1, 2 .. for more than two."""
-    return np.array([-1.0, 1.0]) if len(classes) == 2 else np.arange(float(len(classes)))

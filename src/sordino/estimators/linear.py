@@ -1,4 +1,4 @@
-"""What the linear estimators share: from validated arrays to trained weights and a certificate."""
+"""What the linear estimators share: from validated arrays to what `train` returns."""
 
 from __future__ import annotations
 
@@ -7,25 +7,18 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sordino.arrays import Array
 from sordino.budget import Budget, Relation
-from sordino.domains import Domain, Everywhere
 from sordino.estimators.releases import count_release
-from sordino.losses import Loss
+from sordino.linear_task import INTERCEPT, LinearTask
 from sordino.losses.kinked import Kinked
 from sordino.methods import Method, NoisyGradientDescent, RepeatedSelection, Setting
-from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
-from sordino.penalties import Ridge
 from sordino.planner import choose, smoothing_for
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
+from sordino.tabular.schema import Schema
 from sordino.train import PrivacyWarning, Trained, public_count, train
-
-INTERCEPT = 0.4
-"""The constant column beside features of joint norm 0.92: the intercept learns, the features lose little."""
 
 
 @dataclass(frozen=True)
@@ -42,49 +35,48 @@ class Settings:
     l2: float
     random_state: int | None
 
+    @staticmethod
+    def of(estimator: Any) -> Settings:
+        return Settings(**{name: getattr(estimator, name) for name in Settings.__dataclass_fields__})
+
+    def rows(self, schema: Schema | None) -> Rows:
+        return Rows(row_bound(self.row_norm, schema), INTERCEPT if self.fit_intercept else 0.0)
+
+
+def row_bound(row_norm: float | None, schema: Schema | None) -> float:
+    """The bound on a row's norm: given, or a schema's."""
+    if schema is None:
+        # what is no number is refused by Rows
+        return row_norm  # type: ignore[return-value]
+    if row_norm is not None:
+        raise ValueError("the schema has the bound on a row's norm: leave row_norm out.")
+    return schema.row_norm
+
+
+def stated(settings: Any, actual: int) -> tuple[int, Budget]:
+    """The number of records as the problem states it, and the budget for so many."""
+    records = public_count(settings.records, actual, Relation(settings.relation))
+    if records < 2:
+        raise ValueError(f"n_samples={records}: a model of one record would be about that record; give more.")
+    return records, Budget.of(settings.epsilon, settings.delta, settings.relation, records)
+
 
 def fit_linear(
     X: Any,
-    y: NDArray[np.float64] | None,
-    loss: Loss,
+    y: Array | None,
+    task: LinearTask,
     settings: Settings,
-    domain: Domain | None = None,
     enforced: tuple[str, ...] = (),
     assumed: tuple[str, ...] = (),
-) -> tuple[NDArray[np.float64], NDArray[np.float64], Trained]:
-    """Coefficients (outputs x features) and intercepts for raw rows, and what `train` returned.
-
-    Records in files have their targets with them: `y` is None.
-    """
-    rows = Rows(settings.row_norm, INTERCEPT if settings.fit_intercept else 0.0)  # type: ignore[arg-type]
-    relation = Relation(settings.relation)
-    records = public_count(settings.records, X.shape[0], relation)
-    if records < 2:
-        raise ValueError(f"n_samples={records}: a model of one record would be about that record; give more.")
-    delta = 1 / records**2 if settings.delta is None else settings.delta
-    budget = Budget(settings.epsilon, delta, relation)
-    problem = Problem(
-        records=records,
-        features=X.shape[1] + rows.has_intercept,
-        loss=loss,
-        penalty=Ridge(settings.l2),
-        domain=domain or Everywhere(),
-    )
+) -> Trained:
+    """What `train` returns. Records in files have their targets with them: `y` is None."""
+    records, budget = stated(settings, X.shape[0])
+    problem = task.problem(records, X.shape[1])
     method, randomness = method_for(settings.method, problem, budget), randomness_of(settings.random_state)
     # after what can be refused: a refusal is no release
     warn_of_earlier_releases(X)
-    trained = train(
-        problem,
-        budget,
-        method,
-        linear_oracle(X, y, problem, rows, budget.relation),
-        randomness,
-        rows=rows,
-        enforced=enforced,
-        assumed=assumed,
-    )
-    coefficients, intercepts = rows.to_raw(trained.weights, loss.outputs)
-    return coefficients, intercepts, trained
+    oracle = task.oracle(X, y, problem, budget.relation)
+    return train(problem, budget, method, oracle, randomness, rows=task.rows, enforced=enforced, assumed=assumed)
 
 
 def method_for(method: Any, problem: Problem, budget: Budget) -> Any:
@@ -120,12 +112,6 @@ def randomness_of(random_state: int | None) -> Randomness:
             "an integer seed, which is for tests and marks the certificate as not private."
         )
     return Randomness.seeded(int(random_state))
-
-
-def require_own_targets(y: Any) -> None:
-    """For records in files."""
-    if y is not None:
-        raise ValueError("records in files bring their targets along, and y was given too: leave it out.")
 
 
 def warn_of_earlier_releases(X: Any) -> None:

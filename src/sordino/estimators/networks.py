@@ -7,12 +7,12 @@ PyTorch is needed to fit; predictions are made from plain arrays.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
@@ -23,6 +23,7 @@ from sordino.certificate import Certificate
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.classifiers import classes_of, codes_of
+from sordino.estimators.linear import row_bound
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.perceptron import (
     PerceptronLoss,
@@ -32,14 +33,18 @@ from sordino.estimators.perceptron import (
     logistic,
     squared,
 )
+from sordino.estimators.regressors import REQUIRED, coding_of, said_of_targets, target_bounds
+from sordino.estimators.tables import ReadsTables
 from sordino.hidden_layers import HiddenLayers
 from sordino.model_file import released_weights
-from sordino.sentences import TARGET_BOUND_PUBLIC, TARGETS_CLIPPED
+from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels
+from sordino.sentences import CLASSES_GIVEN
+from sordino.tabular.schema import Schema
 
 Activation = Literal["tanh", "relu"]
 
 
-class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, BaseEstimator):  # type: ignore[misc]
+class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, ReadsTables, BaseEstimator):  # type: ignore[misc]
     """Layers from and to arrays; what they are trained for is a subclass's."""
 
     coefs_: list[Array]
@@ -57,17 +62,31 @@ class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, BaseEstimator):  # type
     ) -> Certificate:
         """The layers, and the guarantee, which is yet to be bound to what is released."""
         before = self._steps_before()
-        settings = PerceptronSettings(**{name: getattr(self, name) for name in PerceptronSettings.__dataclass_fields__})
+        given = {name: getattr(self, name) for name in PerceptronSettings.__dataclass_fields__}
+        settings = PerceptronSettings(**{**given, "row_norm": self._bound})
         self.coefs_, self.intercepts_, certificate = fit_perceptron(
-            X, targets, outputs, loss, settings, enforced, (*assumed, *before)
+            X, targets, outputs, loss, settings, enforced, (*assumed, *before, *self._schema_public())
         )
+        # the last layer speaks the target's own unit
+        self.coefs_[-1], self.intercepts_[-1] = self._coding.back(self.coefs_[-1], self.intercepts_[-1])
         return certificate
+
+    def _table(self, X: Any, y: Any, coding: Coding) -> tuple[Any, Array]:
+        """Dense rows and coded targets, with a schema."""
+        rows, targets = self._records(X, y, coding)
+        if targets is None:
+            raise ValueError(f"{type(self).__name__} needs its records in memory: give EncodedTable more of it.")
+        return (rows.toarray() if sparse.issparse(rows) else rows), targets
 
     def _outputs(self, X: Any) -> Array:
         check_is_fitted(self)
-        require_numbers("X", X)
-        require_fitted_names(self, X)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        if self.schema is None:
+            require_numbers("X", X)
+            require_fitted_names(self, X)
+            X = validate_data(self, X, dtype=np.float64, reset=False)
+        else:
+            X = self._rows(X)
+            X = X.toarray() if sparse.issparse(X) else X
         coef, intercept, hidden = self.file_layers()
         outputs: Array = hidden.after(X) @ coef.T + intercept
         return outputs
@@ -75,12 +94,17 @@ class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, BaseEstimator):  # type
     def file_layers(self) -> tuple[Array, Array, HiddenLayers]:
         """The last layer and the hidden ones, as a model file holds them."""
         *layers, (coef, intercept) = [(W.T, b) for W, b in zip(self.coefs_, self.intercepts_, strict=True)]
-        return self._unit * coef, self._unit * intercept, HiddenLayers(self.row_norm, self.activation, tuple(layers))
+        return coef, intercept, HiddenLayers(self._bound, self.activation, tuple(layers))
 
     @property
-    def _unit(self) -> float:
-        """What an output of one stands for."""
-        return 1.0
+    def _bound(self) -> float:
+        """On the norm of a row."""
+        return row_bound(self.row_norm, self.schema)
+
+    @property
+    def _coding(self) -> InUnits:
+        """What an output of the network that is trained stands for."""
+        return AS_GIVEN
 
 
 class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[misc]
@@ -89,8 +113,9 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
     Parameters
     ----------
     epsilon, delta : the guarantee; `delta=None` means 1/n^2. It cannot be 0.
-    row_norm : a bound on each record's Euclidean norm that does not come from the data. Required. Rows above it are
-        scaled down.
+    schema : a public description of a table, as for `PrivateLogisticRegression`.
+    row_norm : a bound on each record's Euclidean norm that does not come from the data. Required without a schema. Rows
+        above it are scaled down.
     classes : the labels, which must not be read from the records either. `None` reads them, with a warning.
     hidden_layer_sizes : the widths of the hidden layers. Noise grows with the number of weights: keep it small.
     activation : "tanh" or "relu".
@@ -116,6 +141,7 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
+        schema: Schema | None = None,
         row_norm: float | None = None,
         classes: Sequence[Any] | None = None,
         hidden_layer_sizes: Sequence[int] = (64,),
@@ -132,6 +158,7 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.schema = schema
         self.row_norm = row_norm
         self.classes = classes
         self.hidden_layer_sizes = hidden_layer_sizes
@@ -146,13 +173,19 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         self.l2 = l2
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        require_numbers("X", X)
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C")
-        check_classification_targets(y)
-        labels = column_or_1d(y, warn=True)
-        classes, known = classes_of(self.classes, labels)
-        codes = codes_of(labels, classes)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """With a schema `X` is a table, whose own column is the target unless `y` is given."""
+        if self.schema is not None:
+            classes, known = np.array(self._class_target().sorted), CLASSES_GIVEN()
+            places = Labels(tuple(classes.tolist()), tuple(map(float, range(len(classes)))))
+            X, codes = self._table(X, y, places)
+        else:
+            require_numbers("X", X)
+            X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+            check_classification_targets(y)
+            labels = column_or_1d(y, warn=True)
+            classes, known = classes_of(self.classes, labels)
+            codes = codes_of(labels, classes).astype(float)
         if len(classes) == 2:
             certificate = self._train(X, codes.astype(np.float32), 1, logistic, assumed=(known,))
         else:
@@ -161,18 +194,18 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         self.certificate_ = certificate.about(released_weights(self))
         return self
 
-    def decision_function(self, X: ArrayLike) -> Array:
+    def decision_function(self, X: Any) -> Array:
         """One score per row for two classes, one per row and class for more."""
         outputs = self._outputs(X)
         return outputs.ravel() if len(self.classes_) == 2 else outputs
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         scores = self.decision_function(X)
         chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[chosen]
         return labels
 
-    def predict_proba(self, X: ArrayLike) -> Array:
+    def predict_proba(self, X: Any) -> Array:
         scores = self.decision_function(X)
         if scores.ndim == 1:
             return np.column_stack([expit(-scores), expit(scores)])
@@ -183,8 +216,9 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
 class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc]
     """A multi-layer perceptron for numbers whose weights are (epsilon, delta)-differentially private.
 
-    `target_bound` is a bound on |y| that does not come from the data: required, targets are clipped to it, and the
-    squared error is taken in its units. The other parameters and the attributes are those of `PrivateMLPClassifier`.
+    `target_range` is a range (low, high) of y that does not come from the data, or `target_bound` a bound on |y|: one
+    is required, unless a schema brings it. Targets are clipped to it, and the squared error is taken in halves of it.
+    The other parameters and the attributes are those of `PrivateMLPClassifier`.
     """
 
     def __init__(
@@ -192,7 +226,9 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
+        schema: Schema | None = None,
         row_norm: float | None = None,
+        target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
         hidden_layer_sizes: Sequence[int] = (64,),
         activation: Activation = "tanh",
@@ -208,7 +244,9 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.schema = schema
         self.row_norm = row_norm
+        self.target_range = target_range
         self.target_bound = target_bound
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
@@ -222,31 +260,28 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
         self.l2 = l2
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        require_numbers("X", X)
-        require_numbers("y", y)
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
-        if self.target_bound is None or not (math.isfinite(self.target_bound) and self.target_bound > 0):
-            raise ValueError(
-                f"target_bound is {self.target_bound}, but it is required to be a positive finite number: a bound on "
-                "|y| that does not come from the data (targets are clipped to it)."
-            )
-        unit = float(self.target_bound)
-        targets = np.clip(np.asarray(y, dtype=float) / unit, -1.0, 1.0).astype(np.float32)
-        certificate = self._train(
-            X,
-            targets,
-            1,
-            squared,
-            enforced=(TARGETS_CLIPPED(target_bound=unit),),
-            assumed=(TARGET_BOUND_PUBLIC(target_bound=unit),),
-        )
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """With a schema `X` is a table, whose own column is the target unless `y` is given."""
+        bounds = target_bounds(self)
+        if bounds is None:
+            raise ValueError(REQUIRED)
+        if self.schema is not None:
+            X, targets = self._table(X, y, self._coding)
+        else:
+            require_numbers("X", X)
+            require_numbers("y", y)
+            X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
+            targets = self._coding.numbers(y)
+        enforced, assumed = said_of_targets(self, bounds)
+        certificate = self._train(X, np.clip(targets, -1.0, 1.0).astype(np.float32), 1, squared, enforced, assumed)
         self.certificate_ = certificate.about(released_weights(self))
         return self
 
-    def predict(self, X: ArrayLike) -> Array:
-        return self._outputs(X).ravel()
+    def predict(self, X: Any) -> Array:
+        """With a schema within the target's range."""
+        predicted = self._outputs(X).ravel()
+        return predicted if self.schema is None else np.clip(predicted, *self._number_target().range)
 
     @property
-    def _unit(self) -> float:
-        return float(self.target_bound or 1.0)
+    def _coding(self) -> InUnits:
+        return coding_of(target_bounds(self))

@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array
-from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate
-from sordino.estimators.linear import randomness_of, warn_of_earlier_releases
+from sordino.estimators.linear import randomness_of, stated, warn_of_earlier_releases
 from sordino.hidden_layers import ACTIVATIONS, scaled
 from sordino.methods import DPSGD, DPAdam, DPRMSProp, RecursiveMomentum
 from sordino.oracle.rows import Rows
 from sordino.sentences import required
-from sordino.train import public_count
 
 PerceptronLoss = Callable[[Any, Any], Any]
 """Of a batch of outputs and targets, in tensors: one number per record."""
@@ -56,11 +54,7 @@ def fit_perceptron(
 ) -> tuple[list[Array], list[Array], Certificate]:
     """Matrices (in x out) and constants of every layer, and the certificate."""
     rows = Rows(settings.row_norm)  # type: ignore[arg-type]
-    relation = Relation(settings.relation)
-    records = public_count(settings.records, len(X), relation)
-    if records < 2:
-        raise ValueError(f"n_samples={records}: a model of one record would be about that record; give more.")
-    budget = Budget(settings.epsilon, 1 / records**2 if settings.delta is None else settings.delta, relation)
+    records, budget = stated(settings, len(X))
     batch_size = settings.batch_size
     if batch_size is None:
         batch_size = min(records, max(512, math.ceil(4 * math.sqrt(records))))

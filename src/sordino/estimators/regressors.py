@@ -1,4 +1,4 @@
-"""Private linear regressors. Targets are divided by `target_bound`, so that settings do not depend on their unit."""
+"""Private linear regressors. Targets are counted in halves of their range: settings do not depend on their unit."""
 
 from __future__ import annotations
 
@@ -6,78 +6,96 @@ import math
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sordino.domains import Ball, Domain
+from sordino.arrays import Array
+from sordino.domains import Ball, Domain, Everywhere
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
-from sordino.estimators.linear import Settings, fit_linear, require_own_targets
+from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
+from sordino.estimators.tables import ReadsTables, require_own_targets
+from sordino.linear_task import LinearTask
 from sordino.losses import EpsilonInsensitive, Huber, Loss, Pinball, Squared
 from sordino.model_file import released_weights
-from sordino.oracle.files.source import InUnits, Source
-from sordino.sentences import TARGET_BOUND_PUBLIC, TARGETS_CLIPPED
+from sordino.oracle.files.source import AS_GIVEN, InUnits, Source
+from sordino.penalties import Ridge
+from sordino.sentences import TARGET_BOUND_PUBLIC, TARGET_RANGE_PUBLIC, TARGETS_CLIPPED, TARGETS_IN_RANGE
+from sordino.tabular.schema import Number, Schema
 from sordino.train import Trained
 
 
-class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Fit and predict; a subclass says which loss, on targets in units of the bound, and which domain."""
+class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit and predict; a subclass says which loss, on targets in units of their bound, and which domain."""
 
+    target_range: tuple[float, float] | None
     target_bound: float | None
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """`X` may be records in files, `sordino.files.Table` or `Arrays`, which bring their targets along."""
+        """`X` may be records in files (`sordino.files`), which bring their targets along.
+
+        With a schema it is a table, whose own column is the target unless `y` is given.
+        """
         before = self._steps_before()
-        unit = self._unit()
-        if isinstance(X, Source):
-            require_own_targets(y)
-            features, targets = X.coded(InUnits(unit)), None
-            features.check()
-            self.n_features_in_ = X.shape[1]
-        else:
-            require_numbers("X", X)
-            require_numbers("y", y)
-            features, y = validate_data(
-                self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=True
-            )
-            targets = np.asarray(y, dtype=float) / unit
-        loss, domain = self._loss(unit), self._domain(features.shape[1])
-        coefficients, intercepts, trained = fit_linear(
-            features,
-            targets,
-            loss,
-            Settings(**{name: getattr(self, name) for name in Settings.__dataclass_fields__}),
-            domain,
-            enforced=(TARGETS_CLIPPED(target_bound=unit),) if self.target_bound else (),
-            assumed=(TARGET_BOUND_PUBLIC(target_bound=unit), *before) if self.target_bound else before,
-        )
-        self.coef_, self.intercept_ = unit * coefficients.ravel(), unit * (float(intercepts[0]) + self._shift(trained))
+        bounds = target_bounds(self)
+        coding = coding_of(bounds)
+        features, targets = self._read(X, y, coding)
+        task = self.task(features.shape[1])
+        enforced, assumed = said_of_targets(self, bounds)
+        assumed = (*assumed, *before, *self._schema_public())
+        trained = fit_linear(features, targets, task, Settings.of(self), enforced, assumed)
+        coefficients, intercepts = task.to_raw(trained.weights)
+        shift = coding.unit * self._shift(trained)
+        self.coef_, self.intercept_ = coefficients.ravel(), float(intercepts[0]) + shift
         self.certificate_, self.chosen_ = trained.certificate.about(released_weights(self)), trained.chosen
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> Array:
+        """With a schema, or a range of targets, within it."""
         check_is_fitted(self)
-        require_numbers("X", X)
-        require_fitted_names(self, X)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        predicted: NDArray[np.float64] = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
-        return predicted
+        if self.schema is None:
+            require_numbers("X", X)
+            require_fitted_names(self, X)
+            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        else:
+            X = self._rows(X)
+        predicted: Array = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
+        return predicted if self.schema is None else np.clip(predicted, *self._number_target().range)
 
-    def _unit(self) -> float:
-        if self.target_bound is None:
-            return 1.0
-        if not (math.isfinite(self.target_bound) and self.target_bound > 0):
-            raise ValueError(f"target_bound is {self.target_bound}: it must be a positive finite bound on |y|.")
-        return float(self.target_bound)
+    def task(self, features: int) -> LinearTask:
+        """What is trained, for rows of so many features."""
+        settings, coding = Settings.of(self), coding_of(target_bounds(self))
+        rows = settings.rows(self.schema)
+        return LinearTask(self._loss(coding.unit), rows, coding, Ridge(self.l2), self._domain(features))
+
+    @property
+    def _bounded(self) -> bool:
+        return target_bounds(self) is not None
+
+    def _read(self, X: Any, y: Any, coding: InUnits) -> tuple[Any, Array | None]:
+        """Rows and coded targets."""
+        if self.schema is not None:
+            return self._records(X, y, coding)
+        if isinstance(X, Source):
+            require_own_targets(y)
+            source = X.coded(coding)
+            source.check()
+            self.n_features_in_ = X.shape[1]
+            return source, None
+        require_numbers("X", X)
+        require_numbers("y", y)
+        features, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=True
+        )
+        return features, coding.numbers(y)
 
     def _loss(self, unit: float) -> Loss:
         raise AssertionError("a subclass names its loss")
 
-    def _domain(self, features: int) -> Domain | None:
-        return None
+    def _domain(self, features: int) -> Domain:
+        return Everywhere()
 
     def _shift(self, trained: Trained) -> float:
         """What the intercept is corrected by, on public grounds, in units of the bound."""
@@ -89,11 +107,57 @@ class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, RegressorMixin, BaseE
         return tags
 
 
+REQUIRED = (
+    "target_bound or target_range=(low, high) is required: a bound on |y|, or a range of y, that does not come from "
+    "the data (targets are clipped to it)."
+)
+
+
+def target_bounds(estimator: Any) -> Number | None:
+    """The public range of targets, by `target_range`, `target_bound` or the schema."""
+    given, bound = estimator.target_range, estimator.target_bound
+    if estimator.schema is not None:
+        if given is not None or bound is not None:
+            raise ValueError("the schema has the range of the target: leave target_range and target_bound out.")
+        return estimator._number_target().bounds  # type: ignore[no-any-return]
+    if given is None and bound is None:
+        return None
+    if given is not None and bound is not None:
+        raise ValueError("target_range and target_bound say the same thing: give one of them.")
+    try:
+        if given is not None:
+            low, high = map(float, given)
+            return Number(low, high)
+        if math.isfinite(bound) and bound > 0:
+            return Number(-float(bound), float(bound))
+    except (TypeError, ValueError):
+        pass
+    if given is not None:
+        raise ValueError(f"target_range is {given!r}: two finite numbers are needed, the lower one first.")
+    raise ValueError(f"target_bound is {bound!r}: it must be a positive finite bound on |y|.")
+
+
+def coding_of(bounds: Number | None) -> InUnits:
+    return AS_GIVEN if bounds is None else InUnits(bounds.half, bounds.centre)
+
+
+def said_of_targets(estimator: Any, bounds: Number | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """For the certificate: what is enforced, and what it rests on."""
+    if bounds is None:
+        return (), ()
+    if estimator.target_bound is not None:
+        bound = {"target_bound": bounds.high}
+        return (TARGETS_CLIPPED(**bound),), (TARGET_BOUND_PUBLIC(**bound),)
+    ends = {"target_low": bounds.low, "target_high": bounds.high}
+    return (TARGETS_IN_RANGE(**ends),), (TARGET_RANGE_PUBLIC(**ends),)
+
+
 class PrivateHuberRegressor(_PrivateRegressor):
     """Huber regression whose weights are (epsilon, delta)-differentially private.
 
-    `threshold` is where the loss turns from squared to linear, in units of y. `target_bound` is a bound on |y| that
-    does not come from the data: optional, it scales the problem and helps the plan. The other parameters and the
+    `threshold` is where the loss turns from squared to linear, in units of y. `target_range` is a range (low, high) of
+    y that does not come from the data, or `target_bound` a bound on |y|: optional, it scales the problem and helps the
+    plan; a schema brings its own. The other parameters and the
     attributes are those of `PrivateLogisticRegression`.
     """
 
@@ -102,7 +166,9 @@ class PrivateHuberRegressor(_PrivateRegressor):
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
+        schema: Schema | None = None,
         row_norm: float | None = None,
+        target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
         threshold: float = 1.0,
         method: Any = "auto",
@@ -114,7 +180,9 @@ class PrivateHuberRegressor(_PrivateRegressor):
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.schema = schema
         self.row_norm = row_norm
+        self.target_range = target_range
         self.target_bound = target_bound
         self.threshold = threshold
         self.method = method
@@ -125,13 +193,14 @@ class PrivateHuberRegressor(_PrivateRegressor):
         self.random_state = random_state
 
     def _loss(self, unit: float) -> Loss:
-        return Huber(self.threshold / unit, math.inf if self.target_bound is None else 1.0)
+        return Huber(self.threshold / unit, 1.0 if self._bounded else math.inf)
 
 
 class PrivateLinearRegression(_PrivateRegressor):
     """Least squares on a ball whose weights are (epsilon, delta)-differentially private.
 
-    `target_bound` is a bound on |y| that does not come from the data: required, targets are clipped to it.
+    `target_range` is a range (low, high) of y that does not come from the data, or `target_bound` a bound on |y|: one
+    is required, unless a schema brings it, and targets are clipped to it.
     `weight_norm` bounds the weights of rows scaled to norm one and targets in units of the bound; the noise grows with
     it, and `None` means the square root of the number of features. The other parameters and the attributes are those
     of `PrivateLogisticRegression`.
@@ -142,7 +211,9 @@ class PrivateLinearRegression(_PrivateRegressor):
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
+        schema: Schema | None = None,
         row_norm: float | None = None,
+        target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
         weight_norm: float | None = None,
         method: Any = "auto",
@@ -154,7 +225,9 @@ class PrivateLinearRegression(_PrivateRegressor):
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.schema = schema
         self.row_norm = row_norm
+        self.target_range = target_range
         self.target_bound = target_bound
         self.weight_norm = weight_norm
         self.method = method
@@ -165,13 +238,11 @@ class PrivateLinearRegression(_PrivateRegressor):
         self.random_state = random_state
 
     def _loss(self, unit: float) -> Loss:
-        if self.target_bound is None:
-            raise ValueError(
-                "target_bound is required: a bound on |y| that does not come from the data (targets are clipped to it)."
-            )
+        if not self._bounded:
+            raise ValueError(REQUIRED)
         return Squared(target_bound=1.0)
 
-    def _domain(self, features: int) -> Domain | None:
+    def _domain(self, features: int) -> Domain:
         return Ball(math.sqrt(features) if self.weight_norm is None else self.weight_norm)
 
 
@@ -189,7 +260,9 @@ class PrivateQuantileRegressor(_PrivateRegressor):
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
+        schema: Schema | None = None,
         row_norm: float | None = None,
+        target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
         quantile: float = 0.5,
         method: Any = "auto",
@@ -201,7 +274,9 @@ class PrivateQuantileRegressor(_PrivateRegressor):
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.schema = schema
         self.row_norm = row_norm
+        self.target_range = target_range
         self.target_bound = target_bound
         self.quantile = quantile
         self.method = method
@@ -212,7 +287,7 @@ class PrivateQuantileRegressor(_PrivateRegressor):
         self.random_state = random_state
 
     def _loss(self, unit: float) -> Loss:
-        return Pinball(self.quantile, math.inf if self.target_bound is None else 1.0)
+        return Pinball(self.quantile, 1.0 if self._bounded else math.inf)
 
     def _shift(self, trained: Trained) -> float:
         # the envelope's slope climbs from -tau to 1 - tau as a - y climbs from -tau/s to (1 - tau)/s; the kink that it
@@ -224,8 +299,8 @@ class PrivateQuantileRegressor(_PrivateRegressor):
 class PrivateLinearSVR(_PrivateRegressor):
     """Linear support vector regression whose weights are (epsilon, delta)-differentially private.
 
-    `tolerance` is how far a prediction may be off without costing anything, in units of y. `target_bound` is a bound on
-    |y| that does not come from the data: optional, it scales the problem and helps the plan. The loss has kinks: "auto"
+    `tolerance` is how far a prediction may be off without costing anything, in units of y. `target_range`
+    and `target_bound` are those of `PrivateHuberRegressor`. The loss has kinks: "auto"
     trains on its Moreau envelope (see `ProximalSmoothing`). The other parameters and the attributes are those of
     `PrivateLogisticRegression`.
     """
@@ -235,7 +310,9 @@ class PrivateLinearSVR(_PrivateRegressor):
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
+        schema: Schema | None = None,
         row_norm: float | None = None,
+        target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
         tolerance: float = 0.1,
         method: Any = "auto",
@@ -247,7 +324,9 @@ class PrivateLinearSVR(_PrivateRegressor):
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
+        self.schema = schema
         self.row_norm = row_norm
+        self.target_range = target_range
         self.target_bound = target_bound
         self.tolerance = tolerance
         self.method = method
@@ -258,4 +337,4 @@ class PrivateLinearSVR(_PrivateRegressor):
         self.random_state = random_state
 
     def _loss(self, unit: float) -> Loss:
-        return EpsilonInsensitive(self.tolerance / unit, math.inf if self.target_bound is None else 1.0)
+        return EpsilonInsensitive(self.tolerance / unit, 1.0 if self._bounded else math.inf)

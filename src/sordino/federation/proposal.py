@@ -9,14 +9,11 @@ from typing import Any
 
 from sordino.budget import Budget, Relation
 from sordino.federation.plan import FederationPlan, Owner, require_releases
-from sordino.federation.signed_plan import Member, SignedPlan, schema_digest
+from sordino.federation.signed_plan import Member, SignedPlan
 from sordino.federation.trust import Mode
 from sordino.identity import Face
-from sordino.losses import Huber, Logistic, Loss, Softmax
-from sordino.oracle.rows import Rows
-from sordino.penalties import Ridge
-from sordino.problem import Problem
-from sordino.tabular.schema import ClassTarget, Schema
+from sordino.linear_task import LinearTask
+from sordino.tabular.schema import Schema
 
 _FORM = 'name = "north", address = "10.0.0.1:9000", records = 400, certificate = "north.pem"'
 
@@ -57,8 +54,6 @@ def propose(
     identifiers: str = "",
 ) -> SignedPlan:
     """The signed plan, not yet signed. `budget` is epsilon, delta (1/n^2 if None) and the relation."""
-    from sordino.estimators.linear import INTERCEPT
-
     owners = tuple(Owner(one.member.name, one.records) for one in listed if one.records is not None)
     for owner in owners:
         if owner.records < 1:
@@ -69,15 +64,16 @@ def propose(
         raise ValueError(
             f"{identifiers!r} identifies records and is used by the model at once: take it off the schema."
         )
+    task = LinearTask.of_schema(schema, row_norm, l2)
     plan = FederationPlan(
         owners=owners,
-        problem=Problem(n, schema.width + 1, _loss(schema), penalty=Ridge(l2)),
-        budget=Budget(epsilon, 1 / n**2 if delta is None else delta, relation),
+        problem=task.problem(n, schema.width),
+        budget=Budget.of(epsilon, delta, relation, n),
         method=method,
         mode=mode,
         colluders=colluders,
-        rows=Rows(schema.row_norm if row_norm is None else row_norm, INTERCEPT),
-        schema=schema_digest(schema),
+        rows=task.rows,
+        schema=schema.digest,
     )
     signed_plan = SignedPlan(plan, schema, tuple(one.member for one in listed), identifiers)
     signed_plan.require_valid_certificates()
@@ -94,16 +90,6 @@ def method_with(method: Any, steps: int | None) -> Any:
     if isinstance(method, NoisyGradientDescent) and method.release == "last":
         method = replace(method, release="average")
     return method if steps is None else replace(method, steps=steps)
-
-
-def _loss(schema: Schema) -> Loss:
-    from sordino.cli.options import HUBER_THRESHOLD
-
-    if not isinstance(schema.target, ClassTarget):
-        # targets are mapped to [-1, 1]
-        return Huber(HUBER_THRESHOLD, 1.0)
-    classes = len(schema.target.classes)
-    return Logistic() if classes == 2 else Softmax(classes)
 
 
 def _listed(path: Path, entry: Any, keys: set[str]) -> Listed:

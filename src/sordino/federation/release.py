@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sordino.certificate import Certificate
 from sordino.federation.member_folder import MemberFolder
+from sordino.linear_task import LinearTask, target_coding
 from sordino.model_file import released_weights, save_model
 from sordino.problem import Problem
 from sordino.tabular.schema import ClassTarget
@@ -32,8 +33,9 @@ def save(member_folder: MemberFolder, trained: Trained, out: Path) -> Certificat
     plan, schema = member_folder.signed_plan.plan, member_folder.signed_plan.schema
     assert isinstance(plan.problem, Problem)
     assert plan.rows is not None
-    coefficients, intercepts = plan.rows.to_raw(trained.weights, plan.problem.loss.outputs)
-    classes = np.array(sorted(schema.target.classes)) if isinstance(schema.target, ClassTarget) else None
+    task = LinearTask(plan.problem.loss, plan.rows, target_coding(schema))
+    coefficients, intercepts = task.to_raw(trained.weights)
+    classes = np.array(schema.target.sorted) if isinstance(schema.target, ClassTarget) else None
     fitted = FittedTogether(coefficients, intercepts, classes, trained.certificate)
     about_it = trained.certificate.about(released_weights(fitted, schema))
     return save_model(replace(fitted, certificate_=about_it), out, schema, member_folder.identity)

@@ -6,7 +6,6 @@ that the method lives on noisy sums, that enough members are there, and that no 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -53,7 +52,7 @@ class SignedPlan:
     signature: str = ""
 
     def __post_init__(self) -> None:
-        if self.plan.schema != schema_digest(self.schema):
+        if self.plan.schema != self.schema.digest:
             raise ValueError("the plan was made for another schema than the one beside it.")
         trust = self.plan.trust
         if len(self.members) != trust.members:
@@ -173,7 +172,3 @@ class SignedPlan:
         ):
             raise ValueError(f"this plan was altered or damaged: it is not what {author.name} signed. Get it again.")
         return signed_plan
-
-
-def schema_digest(schema: Schema) -> str:
-    return hashlib.sha256(schema.to_toml().encode()).hexdigest()

@@ -8,7 +8,18 @@ from sordino.certificate import Certificate
 from sordino.formatting import number
 from sordino.problem import NetworkProblem
 from sordino.reporting.section import Section, Table
-from sordino.tabular.schema import Boolean, Category, ClassTarget, Column, Number, NumberTarget, Schema, Target
+from sordino.tabular.schema import (
+    Boolean,
+    Category,
+    ClassTarget,
+    Column,
+    Date,
+    Number,
+    NumberTarget,
+    Ordinal,
+    Schema,
+    Target,
+)
 from sordino.words import unit_of
 
 _GIVEN = "given by the analyst"
@@ -54,14 +65,18 @@ def _bound(column: Column) -> str:
     match column:
         case Number(low, high):
             return f"{number(low)} to {number(high)}"
+        case Date(low, high):
+            return f"{low} to {high}"
+        case Ordinal(values):
+            return f"in this order: {_listed(values)}"
         case Category(values, other):
             return _listed((*values, *(("any other",) if other else ())))
         case Boolean():
             return "true or false"
 
 
-def _listed(values: tuple[str, ...]) -> str:
-    shown = ", ".join(values[:_MOST_VALUES])
+def _listed(values: tuple[object, ...]) -> str:
+    shown = ", ".join(map(str, values[:_MOST_VALUES]))
     return shown if len(values) <= _MOST_VALUES else f"{shown} and {len(values) - _MOST_VALUES} more"
 
 
@@ -80,8 +95,11 @@ def _numbers(certificate: Certificate, schema: Schema | None) -> list[Row]:
     if certificate.rows is not None:
         where = _GIVEN if schema is None else "follows from the schema: the root of its number of columns"
         rows.append(("norm of a record's row", f"at most {number(certificate.rows.bound)}", where))
-    targets = [] if schema is not None else [sentences.TARGET_BOUND_PUBLIC.read(text) for text in certificate.assumed]
-    rows += [("size of a target", f"at most {read['target_bound']}", _GIVEN) for read in targets if read is not None]
+    for text in () if schema is not None else certificate.assumed:
+        if read := sentences.TARGET_BOUND_PUBLIC.read(text):
+            rows.append(("size of a target", f"at most {read['target_bound']}", _GIVEN))
+        if read := sentences.TARGET_RANGE_PUBLIC.read(text):
+            rows.append(("target", f"{read['target_low']} to {read['target_high']}", _GIVEN))
     if isinstance(certificate.problem, NetworkProblem) and (clip := certificate.plan.get("clip")) is not None:
         rows.append(("norm of a record's gradient", f"at most {number(clip)}", _GIVEN))
     return rows

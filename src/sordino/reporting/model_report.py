@@ -17,7 +17,7 @@ from typing import Any
 from sordino import outputs
 from sordino.certificate import Certificate, Finding, verify
 from sordino.ledger.ledger import Ledger
-from sordino.model_file import LoadedModel, load_model, model_of, verify_model
+from sordino.model_file import LoadedModel, model_of, read_model, verify_model
 from sordino.reporting.bounds import bounds_section
 from sordino.reporting.coefficients import coefficients_section
 from sordino.reporting.evaluation import Evaluation
@@ -96,7 +96,7 @@ def _read(model: Any, schema: Schema | None) -> _About:
     if isinstance(model, Certificate):
         return _About(model, verify(model), None, schema, None)
     if content is not None:
-        loaded = load_model(model)
+        loaded = read_model(model)
     elif isinstance(model, LoadedModel):
         loaded = model
     else:

@@ -1,8 +1,18 @@
-"""Tables of numbers, categories and booleans, described in public, as rows of bounded norm.
+"""Tables, described in public, as rows of bounded norm.
 
-`sordino.tabular.read` and `sordino.tabular.encode` need pyarrow (the `cli` extra); a schema does not.
+A schema needs nothing; to read a file or to encode a table needs pyarrow, and a data frame Narwhals (the `tables`
+extra).
 """
 
-from sordino.tabular.schema import Boolean, Category, ClassTarget, Number, NumberTarget, Schema
+from sordino.tabular.schema import (
+    Boolean,
+    Category,
+    ClassTarget,
+    Date,
+    Number,
+    NumberTarget,
+    Ordinal,
+    Schema,
+)
 
-__all__ = ["Boolean", "Category", "ClassTarget", "Number", "NumberTarget", "Schema"]
+__all__ = ["Boolean", "Category", "ClassTarget", "Date", "Number", "NumberTarget", "Ordinal", "Schema"]

@@ -1,77 +1,52 @@
-"""Tables from CSV and Parquet files, only the columns that are asked for.
-
-CSV cells stay text until the schema says what they are.
-"""
+"""From a table on disk to its encoded rows in memory, piece by piece: the table itself is never held as a whole."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
+import numpy as np
 
-from sordino.tabular.cells import require_columns, require_different_names, sparing_cells
-
-_DELIMITERS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
-_PARQUET = (".parquet", ".pq")
+from sordino.arrays import Array
+from sordino.tabular.encode import RowBuffer, row_bytes, target_numbers
+from sordino.tabular.files import TableFiles
+from sordino.tabular.formats import Kinds
+from sordino.tabular.schema import Boolean, Category, ClassTarget, Number, Ordinal, Schema
 
 
-@dataclass(frozen=True)
-class TableFile:
-    """A table on disk of which the column names have been read, and nothing else."""
-
-    path: Path
-    names: tuple[str, ...] = field(repr=False)
-
-    def read(self, columns: Sequence[str]) -> pa.Table:
-        """The given columns of every record."""
-        require_columns(columns, self.names, str(self.path))
-        table = sparing_cells(self.path, lambda: _read(self.path, [self.names.index(name) for name in columns]))
-        if table.num_rows == 0:
-            raise ValueError(f"{self.path} has no records.")
-        return table.rename_columns(list(columns))
+def open_table(path: str | os.PathLike[str], schema: Schema) -> TableFiles:
+    """A CSV, Parquet or Arrow file, or a folder of them. Names are read, and whether the columns of files agree."""
+    columns, target = schema.columns.items(), schema.target
+    numbers = [name for name, column in columns if isinstance(column, Number)]
+    texts = [name for name, column in columns if isinstance(column, Boolean | Category | Ordinal)]
+    (texts if isinstance(target, ClassTarget) else numbers).append(target.column)
+    return TableFiles.open(path, [*schema.columns, target.column], Kinds(frozenset(numbers), frozenset(texts)))
 
 
-def open_table(path: str | os.PathLike[str]) -> TableFile:
-    """Read the column names of a CSV or Parquet file, told apart by the end of its name."""
-    path = Path(path)
-    if not _ending(path):
-        known = ", ".join([*_DELIMITERS, *_PARQUET])
-        raise ValueError(f"{path} has a name that ends in none of {known}: save the table as CSV or Parquet.")
-    with path.open("rb") as file:
-        if not file.read(1):
-            raise ValueError(f"{path} has no records: the file is empty.")
-    names = tuple(name.strip() for name in sparing_cells(path, lambda: _raw_names(path)))
-    require_different_names(names, str(path))
-    return TableFile(path, names)
+def read_features(files: TableFiles, schema: Schema) -> Any:
+    """The rows of every record, dense or sparse."""
+    rows = RowBuffer(schema, files.expected)
+    for batch in files.read(list(schema.columns)):
+        rows.add(batch)
+    return rows.finished()
 
 
-def _ending(path: Path) -> str:
-    name = path.name.lower()
-    return next((ending for ending in (*_DELIMITERS, *_PARQUET) if name.endswith(ending)), "")
+def read_records(files: TableFiles, schema: Schema) -> tuple[Any, Array]:
+    """Rows, and the numbers of their targets."""
+    found = read_small(files, schema, math.inf)
+    assert found is not None
+    return found
 
 
-def _raw_names(path: Path) -> list[str]:
-    if _ending(path) in _PARQUET:
-        with pa.parquet.ParquetFile(path) as file:
-            return list(file.schema_arrow.names)
-    with pa.csv.open_csv(path, parse_options=_dialect(path)) as reader:
-        return list(reader.schema.names)
-
-
-def _read(path: Path, places: Sequence[int]) -> pa.Table:
-    raw = _raw_names(path)
-    wanted = [raw[place] for place in places]
-    if _ending(path) in _PARQUET:
-        with pa.parquet.ParquetFile(path) as file:
-            return file.read(columns=wanted).select(wanted)
-    as_text = pa.csv.ConvertOptions(include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()))
-    return pa.csv.read_csv(path, parse_options=_dialect(path), convert_options=as_text)
-
-
-def _dialect(path: Path) -> pa.csv.ParseOptions:
-    return pa.csv.ParseOptions(delimiter=_DELIMITERS[_ending(path)], newlines_in_values=True)
+def read_small(files: TableFiles, schema: Schema, most: float) -> tuple[Any, Array] | None:
+    """The same, or None where the rows take more than so many bytes."""
+    if files.counted and files.records * row_bytes(schema) > most:
+        return None
+    rows, targets = RowBuffer(schema, min(files.expected, int(min(most, 2**62) // row_bytes(schema)))), []
+    for batch in files.read([*schema.columns, schema.target.column]):
+        if (rows.records + batch.num_rows) * row_bytes(schema) > most:
+            return None
+        rows.add(batch)
+        targets.append(target_numbers(schema, batch.column(batch.num_columns - 1)))
+    return rows.finished(), np.concatenate(targets)

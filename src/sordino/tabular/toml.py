@@ -7,8 +7,10 @@ column = "income"
 classes = ["<=50K", ">50K"]                # or: low = 0, high = 200000
 
 [columns]
-age = { low = 17, high = 90 }              # missing = "middle" accepts missing values
+age = { low = 17, high = 90 }              # missing = 40, "middle" or "indicator" accepts missing values
 education = { values = ["School", "University"], other = true }
+satisfied = { values = ["no", "partly", "yes"], ordered = true }
+since = { low = 2015-01-01, high = 2024-12-31 }
 member = { boolean = true }
 
 [sources]                                  # where they are from, for reports
@@ -21,11 +23,56 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import Any
 
 from sordino import wire
-from sordino.tabular.schema import Boolean, Category, ClassTarget, Column, Number, NumberTarget, Schema, Target
+from sordino.tabular.schema import (
+    Boolean,
+    Category,
+    ClassTarget,
+    Column,
+    Date,
+    Number,
+    NumberTarget,
+    Ordinal,
+    Schema,
+    Target,
+)
+
+_ADVICE = """\
+# What each column may hold, written down without looking at the records. Keep one line per column:
+#   a number, clipped to its range        { low = 17, high = 90 }
+#   a date                                { low = 2015-01-01, high = 2024-12-31 }
+#   a category with its public values     { values = ["a", "b"] }              other = true takes all other values
+#   the same, in their order              { values = ["a", "b"], ordered = true }
+#   true or false                         { boolean = true }
+# Missing values are refused, unless a column has missing = "indicator" (a column of its own), "middle", or a value
+# that stands in. Free text has no place in these models: name its column in `ignore`.
+"""
+
+_SOURCES = "[sources]             # where ranges and values are from, for the report: a code book, a law, an assumption"
+
+_BLANKS = {
+    "number": '{ low = "?", high = "?" }',
+    "date": '{ low = "?", high = "?" }',
+    "boolean": "{ boolean = true }",
+    "text": "{ values = [] }",
+    "unknown": "{ }",
+}
+"""What there is to fill in, by the kind of a column."""
+
+
+def write_sketch(kinds: Mapping[str, str], target: str | None) -> str:
+    """A schema to fill in, from the names of columns and the kinds of their types; the target may be one of them."""
+    lines = [_ADVICE, "ignore = []", "", "[target]", f"column = {quoted_text(target or '?')}"]
+    if kinds.get(target or "") in ("number", "date"):
+        lines += ['low = "?"', 'high = "?"           # to predict a class: classes = [..]']
+    else:
+        lines += ["classes = []          # every class that may occur; to predict a number: low = .., high = .."]
+    described = [f"{quoted_key(name)} = {_BLANKS[kind]}" for name, kind in kinds.items() if name != target]
+    return "\n".join([*lines, "", "[columns]", *described, "", _SOURCES]) + "\n"
 
 
 def parse_schema(text: str) -> Schema:
@@ -51,7 +98,7 @@ def write_schema(schema: Schema) -> str:
     lines += ["[target]", f"column = {quoted_text(schema.target.column)}"]
     match schema.target:
         case ClassTarget(classes=classes):
-            lines += [f"classes = {_list(classes)}"]
+            lines += [f"classes = [{', '.join(map(_label, classes))}]"]
         case NumberTarget(low=low, high=high):
             lines += [f"low = {float(low)!r}", f"high = {float(high)!r}"]
     lines += [
@@ -78,7 +125,7 @@ def _target(data: dict[str, Any]) -> Target:
         )
     try:
         if "classes" in entry:
-            return ClassTarget(column, _values(entry, "classes"))
+            return ClassTarget(column, _classes(entry))
         return NumberTarget(column, _number(entry, "low"), _number(entry, "high"))
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
@@ -88,21 +135,33 @@ def _column(name: str, entry: Any) -> Column:
     where = f"column {wire.shown(name)}"
     if not isinstance(entry, dict):
         raise ValueError(f"{where} is {wire.shown(entry)}: describe it, as in {{ low = 0, high = 1 }}.")
-    _known(where, entry, ("low", "high", "values", "other", "boolean", "missing"))
-    kinds = [keys for keys in (("low", "high"), ("values", "other"), ("boolean",)) if any(key in entry for key in keys)]
+    if entry.get("text") is True:
+        raise ValueError(
+            f"{where} is free text, which has no bounded form here: name it in `ignore`, or list its `values`."
+        )
+    _known(where, entry, ("low", "high", "format", "values", "other", "ordered", "boolean", "missing"))
+    kinds = [
+        keys
+        for keys in (("low", "high", "format"), ("values", "other", "ordered"), ("boolean",))
+        if any(key in entry for key in keys)
+    ]
     if len(kinds) != 1:
         raise ValueError(
-            f"{where} must be one of: a number (`low` and `high`), a category (`values`), or `boolean = true`."
+            f"{where} must be one of: a number or date (`low` and `high`), a category (`values`), or `boolean = true`."
         )
+    missing = entry.get("missing")
     try:
-        missing = entry.get("missing")
-        if not (missing is None or isinstance(missing, str)):
-            raise ValueError(f"missing is {wire.shown(missing)}: write it as text.")
         match kinds[0]:
-            case ("low", "high"):
+            case ("low", *_):
+                if isinstance(entry.get("low"), date) or isinstance(entry.get("high"), date):
+                    return Date(entry.get("low"), entry.get("high"), missing, _text(entry, "format"))  # type: ignore[arg-type]
+                _known("a number", entry, ("low", "high", "missing"))
                 return Number(_number(entry, "low"), _number(entry, "high"), missing)
-            case ("values", "other"):
-                return Category(_values(entry, "values"), _true_or_false(entry, "other"), missing)
+            case ("values", *_):
+                if _true_or_false(entry, "ordered"):
+                    _known("an ordered category", entry, ("values", "ordered", "missing"))
+                    return Ordinal(_values(entry), _text(entry, "missing"))
+                return Category(_values(entry), _true_or_false(entry, "other"), _text(entry, "missing"))
         if not _true_or_false(entry, "boolean"):
             raise ValueError("boolean is false: write boolean = true, or describe a number or a category.")
         return Boolean(missing)
@@ -142,23 +201,52 @@ def _true_or_false(entry: dict[str, Any], key: str) -> bool:
     return value
 
 
-def _values(entry: dict[str, Any], key: str) -> tuple[str, ...]:
-    values = entry.get(key)
+def _text(entry: dict[str, Any], key: str) -> str | None:
+    value = entry.get(key)
+    if not (value is None or isinstance(value, str)):
+        raise ValueError(f"{key} is {wire.shown(value)}: write it as text.")
+    return value
+
+
+def _values(entry: dict[str, Any]) -> tuple[str, ...]:
+    values = entry.get("values")
     # a float has several spellings in a file, so as a category it would match some of them only
     if not isinstance(values, list) or any(isinstance(v, bool) or not isinstance(v, str | int) for v in values):
-        raise ValueError(f"`{key}` must be a list of texts or whole numbers, the public list of what may occur.")
+        raise ValueError("`values` must be a list of texts or whole numbers, the public list of what may occur.")
     return tuple(str(value) for value in values)
+
+
+def _classes(entry: dict[str, Any]) -> tuple[Any, ...]:
+    classes = entry.get("classes")
+    if not isinstance(classes, list) or not all(isinstance(label, str | int) for label in classes):
+        raise ValueError("`classes` must be a list of texts or whole numbers, the public list of what may occur.")
+    return tuple(classes)
 
 
 def _entry(column: Column) -> str:
     match column:
-        case Number(low, high, missing):
+        case Number(low, high):
             parts = [f"low = {float(low)!r}", f"high = {float(high)!r}"]
-        case Category(values, other, missing):
+        case Date(low, high, _, form):
+            parts = [f"low = {low}", f"high = {high}", *([] if form is None else [f"format = {quoted_text(form)}"])]
+        case Category(values, other):
             parts = [f"values = {_list(values)}", *(["other = true"] if other else [])]
-        case Boolean(missing):
+        case Ordinal(values):
+            parts = [f"values = {_list(values)}", "ordered = true"]
+        case Boolean():
             parts = ["boolean = true"]
-    return ", ".join([*parts, *([] if missing is None else [f"missing = {quoted_text(missing)}"])])
+    return ", ".join([*parts, *([] if column.missing is None else [f"missing = {_label(column.missing)}"])])
+
+
+def _label(value: Any) -> str:
+    match value:
+        case str():
+            return quoted_text(value)
+        case bool():
+            return str(value).lower()
+        case float():
+            return repr(value)
+    return str(value)
 
 
 def _list(values: Iterable[str]) -> str:

@@ -93,7 +93,7 @@ def test_only_what_a_batch_needs_is_wanted(tmp_path, monkeypatch):
 
 
 def test_only_the_groups_of_a_batch_are_read(tmp_path, monkeypatch):
-    from sordino.oracle.files import arrow
+    from sordino.tabular import formats as arrow
 
     X, y = few_steps.data(1000, 3)
     source = stored.parquet_folder(tmp_path, X, y)

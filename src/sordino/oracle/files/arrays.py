@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array, Index
-from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, Stamp, identity, record_units, with_coding
+from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, record_units, with_coding
 from sordino.oracle.units import RecordUnits
+from sordino.tabular.stamp import Stamp, identity
 
 _Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

@@ -1,125 +1,16 @@
-"""Parquet and Arrow files: their groups of records, and cells to numbers."""
+"""Arrow cells to numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.ipc
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from sordino.arrays import Array
-from sordino.tabular.cells import sparing_cells
-
-PARQUET = (".parquet", ".pq")
-ARROW = (".arrow", ".feather", ".ipc")
-
-_LARGEST = 1 << 30
-"""Bytes of an Arrow record batch, which is read as a whole."""
-_WHOLE = 1 << 26
-"""Bytes up to which a row group of Parquet is read as a whole too."""
-
-
-class TableFile(Protocol):
-    """An open file of records in groups that can be read one by one."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-    def lengths(self) -> list[int]:
-        """The number of records of every group."""
-        ...
-
-    def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        """The records of a group in pieces of about `rows`."""
-        ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class ParquetTable:
-    """Row groups of any size: pages are decompressed as they are needed."""
-
-    file: pa.parquet.ParquetFile
-
-    @staticmethod
-    def open(path: Path) -> ParquetTable:
-        metadata = pa.parquet.read_metadata(path)
-        largest = max((metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups)), default=0)
-        # a row group of all its columns at once is faster, but one may be larger than memory
-        pieces = 0 if largest <= _WHOLE else 1 << 18
-        return ParquetTable(pa.parquet.ParquetFile(path, metadata=metadata, pre_buffer=False, buffer_size=pieces))
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.file.schema_arrow
-
-    def lengths(self) -> list[int]:
-        metadata = self.file.metadata
-        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-
-    def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        yield from self.file.iter_batches(rows, row_groups=[group], columns=list(columns))
-
-    def close(self) -> None:
-        self.file.close()
-
-
-@dataclass(frozen=True)
-class ArrowTable:
-    """Record batches of an Arrow IPC file (Feather version 2), each read as a whole, without mapping the file."""
-
-    path: Path
-    file: Any
-    _readers: dict[tuple[int, ...], Any] = field(default_factory=dict)
-
-    @staticmethod
-    def open(path: Path) -> ArrowTable:
-        table = ArrowTable(path, pa.OSFile(str(path)))
-        table._reader(())
-        return table
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._reader(()).schema
-
-    def lengths(self) -> list[int]:
-        if not self.schema.names:
-            return []
-        # of a single column no more than that column is read
-        reader = self._reader((0,))
-        return [reader.get_batch(group).num_rows for group in range(reader.num_record_batches)]
-
-    def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        reader = self._reader(tuple(self.schema.get_field_index(name) for name in columns))
-        batch = reader.get_batch(group)
-        if batch.nbytes > _LARGEST:
-            raise ValueError(
-                f"{self.path} has a record batch of {batch.nbytes / 2**30:.1f} GiB, and each is read as a whole: write "
-                "it with smaller ones, such as write_table(table, max_chunksize=65536)."
-            )
-        yield from (batch.slice(start, rows) for start in range(0, batch.num_rows, rows))
-
-    def close(self) -> None:
-        self.file.close()
-
-    def _reader(self, fields: tuple[int, ...]) -> Any:
-        """That reads these columns alone; no numbers mean all of them."""
-        if fields not in self._readers:
-            options = pa.ipc.IpcReadOptions(included_fields=list(fields), use_threads=False)
-            self._readers[fields] = pa.ipc.open_file(self.file, options=options)
-        return self._readers[fields]
-
-
-def opened(path: Path) -> TableFile:
-    kind = ParquetTable if path.name.lower().endswith(PARQUET) else ArrowTable
-    return sparing_cells(path, lambda: kind.open(path))
 
 
 def is_number(kind: pa.DataType) -> bool:

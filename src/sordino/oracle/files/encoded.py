@@ -1,47 +1,44 @@
-"""A table of Parquet or Arrow files, encoded by its public schema while it is read."""
+"""A table on disk, encoded by its public schema while it is read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
-import pyarrow as pa
 
 from sordino.arrays import Array, Index
-from sordino.oracle.files.folder import Cursor, TableFiles
-from sordino.oracle.files.source import AS_GIVEN, Coding, identity, record_units, with_coding
+from sordino.oracle.files.source import AS_GIVEN, Coding, Labels, record_units, with_coding
 from sordino.oracle.units import RecordUnits
-from sordino.tabular.cells import require_columns
-from sordino.tabular.encode import WIDEST_DENSE, encode_features, encode_target
-
-if TYPE_CHECKING:
-    from sordino.tabular.schema import Schema
+from sordino.tabular.encode import WIDEST_DENSE, RowBuffer, row_bytes, target_numbers
+from sordino.tabular.files import Cursor, TableFiles
+from sordino.tabular.read import open_table, read_small
+from sordino.tabular.schema import ClassTarget, Schema
+from sordino.tabular.stamp import identity
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedTable:
-    """Rows of the schema's encoding: dense, or sparse where it is wide. No row depends on another."""
+    """A CSV, Parquet or Arrow file, or a folder of them, as rows of its schema: no row depends on another.
+
+    Rows that take up to `memory` bytes may be held in memory; more are read as they are needed, for every pass.
+    """
 
     path: str | os.PathLike[str]
     schema: Schema
+    memory: float = 2.0**30
     coding: Coding = AS_GIVEN
 
     def __post_init__(self) -> None:
-        require_columns(self.columns, self.names, str(self.path))
+        self.files.raw_names(self.columns)
 
     @cached_property
     def files(self) -> TableFiles:
-        return TableFiles.open(self.path, self.columns)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Of the columns of the files."""
-        return tuple(name.strip() for name in self.files.schema.names)
+        return open_table(self.path, self.schema)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -64,44 +61,42 @@ class EncodedTable:
 
     @property
     def row_bytes(self) -> int:
-        width = self.schema.width
-        # a sparse entry is a number and the place of its column
-        return 8 * width if width <= WIDEST_DENSE else 12 * len(self.schema.columns)
+        return row_bytes(self.schema)
 
-    def everything(self) -> pa.Table:
-        """The whole table in memory, not encoded."""
-        with self.reader() as reader:
-            return reader.table(0, self.shape[0], None)
+    def held(self) -> tuple[Any, Array] | None:
+        """Rows and coded targets in memory, or None if that is not enough for them."""
+        found = read_small(self.files, self.schema, self.memory)
+        return None if found is None else (found[0], self.coding.encoded(found[1]))
 
     def coded(self, coding: Coding) -> Self:
+        target = self.schema.target
+        listed = target.sorted if isinstance(target, ClassTarget) else None
+        if (coding.classes if isinstance(coding, Labels) else None) != listed:
+            raise ValueError("the schema's target is of another kind, or has other classes, than the model's.")
         return with_coding(self, coding)
 
     def check(self) -> int:
-        strange = 0
         with self.reader() as reader:
             for number in range(self.units.blocks):
-                _, y = reader.rows(*self.units.span(number), None)
-                strange += int(np.isnan(y).sum())
-        return strange
+                reader.rows(*self.units.span(number), None)
+        return 0
 
     @contextmanager
     def reader(self) -> Iterator[EncodedReader]:
-        raw = [self.files.schema.names[self.names.index(name)] for name in self.columns]
-        with self.files.cursor(raw, self.units.block) as cursor:
-            yield EncodedReader(self, raw, cursor)
+        with self.files.cursor(self.files.raw_names(self.columns), self.units.block) as cursor:
+            yield EncodedReader(self, cursor)
 
 
 class EncodedReader:
-    def __init__(self, table: EncodedTable, raw: Sequence[str], cursor: Cursor) -> None:
-        self._table, self._raw, self._cursor = table, list(raw), cursor
+    def __init__(self, table: EncodedTable, cursor: Cursor) -> None:
+        self._table, self._cursor = table, cursor
+        self._raw = table.files.raw_names(table.columns)
 
     def rows(self, start: int, stop: int, which: Index | None) -> tuple[Any, Array]:
-        schema, table = self._table.schema, self.table(start, stop, which)
-        return encode_features(schema, table), self._table.coding.numbers(encode_target(schema, table))
-
-    def table(self, start: int, stop: int, which: Index | None) -> pa.Table:
-        pieces = [
-            piece.select(self._raw) if some is None else piece.select(self._raw).take(some)
-            for _, piece, some in self._cursor.slices(start, stop, which)
-        ]
-        return pa.Table.from_batches(pieces).rename_columns(list(self._table.columns))
+        schema, count = self._table.schema, stop - start if which is None else len(which)
+        rows, targets = RowBuffer(schema, count), np.empty(count)
+        for place, piece, some in self._cursor.slices(start, stop, which):
+            wanted = piece.select(self._raw) if some is None else piece.select(self._raw).take(some)
+            rows.add(wanted)
+            targets[place] = target_numbers(schema, wanted.column(wanted.num_columns - 1))
+        return rows.finished(), self._table.coding.encoded(targets)

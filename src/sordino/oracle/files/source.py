@@ -1,13 +1,10 @@
-"""Records that stay in files: what a source offers, how its targets are coded, and how a changed file is noticed."""
+"""Records that stay in files: what a source offers, and how its targets are coded."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
@@ -87,20 +84,36 @@ class Coding(Protocol):
         """The same for an Arrow array."""
         ...
 
+    def encoded(self, numbers: Array) -> Array:
+        """The same for what a schema encodes as a target."""
+        ...
+
+    def back(self, coefficients: Array, intercepts: Array) -> tuple[Array, Array]:
+        """From weights that predict the coded target to those that predict the target."""
+        ...
+
 
 @dataclass(frozen=True)
 class InUnits:
-    """Targets that are numbers, divided by a public unit."""
+    """Targets that are numbers, counted from a public origin in a public unit."""
 
     unit: float = 1.0
+    origin: float = 0.0
 
     def numbers(self, targets: NDArray[Any]) -> Array:
-        return real_numbers(targets) / self.unit
+        return (real_numbers(targets) - self.origin) / self.unit
 
     def cells(self, targets: Any) -> Array:
         from sordino.oracle.files.arrow import doubles
 
-        return doubles(targets) / self.unit
+        return (doubles(targets) - self.origin) / self.unit
+
+    def encoded(self, numbers: Array) -> Array:
+        # a schema counts from the middle of the range in halves of it
+        return numbers
+
+    def back(self, coefficients: Array, intercepts: Array) -> tuple[Array, Array]:
+        return self.unit * coefficients, self.unit * intercepts + self.origin
 
 
 AS_GIVEN = InUnits()
@@ -132,31 +145,12 @@ class Labels:
         # the last value is what place -1 finds
         return np.asarray((*self.values, np.nan))[arrow_places(targets, self.classes)]
 
+    def encoded(self, numbers: Array) -> Array:
+        # a schema gives the place among the sorted classes
+        return np.asarray(self.values)[numbers.astype(np.intp)]
 
-@dataclass(frozen=True)
-class Stamp:
-    """What a file looked like when it was opened."""
-
-    path: Path
-    size: int
-    modified: int
-
-    @staticmethod
-    def of(path: Path) -> Stamp:
-        state = os.stat(path)
-        return Stamp(path, state.st_size, state.st_mtime_ns)
-
-    def require_unchanged(self) -> None:
-        try:
-            now = Stamp.of(self.path)
-        except FileNotFoundError:
-            now = None
-        if now != self:
-            gone = "is gone" if now is None else "was changed"
-            raise RuntimeError(
-                f"{self.path} {gone} since it was opened: a guarantee is about one set of records, so nothing computed "
-                "from it was released. Keep the files as they are while a model is trained, and start again."
-            )
+    def back(self, coefficients: Array, intercepts: Array) -> tuple[Array, Array]:
+        return coefficients, intercepts
 
 
 S = TypeVar("S")
@@ -167,7 +161,3 @@ def with_coding(source: S, coding: Coding) -> S:
     other = copy(source)
     object.__setattr__(other, "coding", coding)
     return other
-
-
-def identity(stamps: Iterable[Stamp], *more: object) -> bytes:
-    return repr((sorted((str(s.path.resolve()), s.size, s.modified) for s in stamps), *more)).encode()

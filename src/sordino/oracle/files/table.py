@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from sordino.arrays import Array, Index
 from sordino.oracle.files.row_major import Columns
-from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, identity, record_units, with_coding
+from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, record_units, with_coding
 from sordino.oracle.units import RecordUnits
+from sordino.tabular.stamp import identity
 
 if TYPE_CHECKING:
-    from sordino.oracle.files.folder import Cursor, TableFiles
+    from sordino.tabular.files import Cursor, TableFiles
 
 
 _PIECE = 4
@@ -48,7 +49,7 @@ class Table:
     @cached_property
     def files(self) -> TableFiles:
         try:
-            from sordino.oracle.files.folder import TableFiles
+            from sordino.tabular.files import TableFiles
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
                 f"{error.name} is needed for Parquet and Arrow files: pip install 'sordino[files]'.", name=error.name

@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,59 +16,133 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sordino.arrays import Index
-from sordino.oracle.files.arrow import ARROW, PARQUET, TableFile, opened
-from sordino.oracle.files.source import Stamp
-from sordino.tabular.cells import require_different_names, shown_kind, sparing_cells
+from sordino.tabular.cells import require_columns, require_different_names, shown_kind, sparing_cells
+from sordino.tabular.formats import ANY, ENDINGS, Kinds, TableFile, opened
+from sordino.tabular.stamp import Stamp
+
+_PIECE = 1 << 16
+"""Records that are read at once, where all are."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableFiles:
-    """Files with the same columns, in the order of their names. Group g of them all holds records starts[g..g+1]."""
+    """A table on disk of which the names and kinds of its columns have been read: a file, or all those of a folder.
 
+    They have the same columns and are read in the order of their names. Group g of them all holds records
+    starts[g..g+1].
+    """
+
+    path: Path
     stamps: tuple[Stamp, ...]
     schema: pa.Schema
-    groups: tuple[tuple[int, int], ...]
-    """The file of every group, and its number there."""
-    starts: NDArray[np.int64]
+    lengths: tuple[tuple[int, ...] | None, ...]
+    """Of the groups of every file; None of a file that does not say them."""
+    kinds: Kinds = ANY
 
     @staticmethod
-    def open(path: str | os.PathLike[str], used: Collection[str] | None = None) -> TableFiles:
+    def open(path: str | os.PathLike[str], used: Collection[str] | None = None, kinds: Kinds = ANY) -> TableFiles:
         """Read what the files say of themselves. The columns that are used, None being all, must agree."""
-        stamps = tuple(Stamp.of(file) for file in _listed(Path(path)))
+        path = Path(path)
+        stamps = tuple(Stamp.of(file) for file in _listed(path))
         schema: pa.Schema | None = None
-        groups: list[tuple[int, int]] = []
-        lengths: list[int] = []
-        for number, stamp in enumerate(stamps):
+        lengths: list[tuple[int, ...] | None] = []
+        for stamp in stamps:
             if not stamp.size:
                 raise ValueError(f"{stamp.path} has no records: the file is empty.")
-            table = opened(stamp.path)
+            table = opened(stamp.path, kinds)
             try:
-                # a batch may be of no records, and then is no group
-                sizes = [(g, size) for g, size in enumerate(sparing_cells(stamp.path, table.lengths)) if size]
+                lengths.append(tuple(sparing_cells(stamp.path, table.lengths)) if table.says_lengths else None)
                 found = table.schema
             finally:
                 table.close()
             schema = found if schema is None else schema
             _require_same(stamps[0].path, schema, stamp.path, found, used)
-            groups += [(number, group) for group, _ in sizes]
-            lengths += [size for _, size in sizes]
-        if not groups:
-            raise ValueError(f"{path} has no records.")
-        starts = np.concatenate([[0], np.cumsum(np.array(lengths, dtype=np.int64))])
-        return TableFiles(stamps, schema, tuple(groups), starts)
+        files = TableFiles(path, stamps, schema, tuple(lengths), kinds)
+        if None not in lengths:
+            files.groups  # noqa: B018  a table without records is told here
+        return files
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns, without spaces around them."""
+        return tuple(name.strip() for name in self.schema.names)
+
+    def raw_names(self, columns: Sequence[str]) -> list[str]:
+        """As the files have them; a sentence where there is none."""
+        require_columns(columns, self.names, str(self.path))
+        return [self.schema.names[self.names.index(name)] for name in columns]
+
+    @property
+    def counted(self) -> bool:
+        """Whether the files say how many records they have, or have been read to know it."""
+        return None not in self.lengths or "groups" in vars(self)
+
+    @cached_property
+    def groups(self) -> tuple[tuple[tuple[int, int], ...], NDArray[np.int64]]:
+        """The file of every group and its number there, and the records at which they start."""
+        places: list[tuple[int, int]] = []
+        sizes: list[int] = []
+        for number, (stamp, lengths) in enumerate(zip(self.stamps, self.lengths, strict=True)):
+            for group, size in enumerate(self._counted(stamp) if lengths is None else lengths):
+                # a batch may be of no records, and then is no group
+                if size:
+                    places.append((number, group))
+                    sizes.append(size)
+        if not places:
+            raise ValueError(f"{self.path} has no records.")
+        return tuple(places), np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))])
+
+    @property
+    def starts(self) -> NDArray[np.int64]:
+        return self.groups[1]
 
     @property
     def records(self) -> int:
         return int(self.starts[-1])
 
+    @property
+    def expected(self) -> int:
+        """About how many records there are, without counting: a guess from the size of files that do not say it."""
+        if self.counted:
+            return self.records
+        said = sum(sum(lengths) for lengths in self.lengths if lengths is not None)
+        silent = sum(s.size for s, lengths in zip(self.stamps, self.lengths, strict=True) if lengths is None)
+        return int(said + silent // (4 * len(self.schema.names)))
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The given columns of every record, in pieces. Nothing is counted first."""
+        raw, empty = self.raw_names(columns), True
+        for stamp, lengths in zip(self.stamps, self.lengths, strict=True):
+            stamp.require_unchanged()
+            table = opened(stamp.path, self.kinds)
+            try:
+                for group in range(1 if lengths is None else len(lengths)):
+                    pieces = table.batches(group, raw, _PIECE)
+                    while (piece := next_piece(stamp, pieces)) is not None:
+                        empty = empty and not piece.num_rows
+                        yield piece.select(raw).rename_columns(list(columns))
+            finally:
+                table.close()
+            stamp.require_unchanged()
+        if empty:
+            raise ValueError(f"{self.path} has no records.")
+
     @contextmanager
     def cursor(self, columns: Sequence[str], rows: int) -> Iterator[Cursor]:
-        """Over these columns, in pieces of about `rows` records."""
+        """Over these columns, by their names in the files, in pieces of about `rows` records."""
         cursor = Cursor(self, columns, rows)
         try:
             yield cursor
         finally:
             cursor.close()
+
+    def _counted(self, stamp: Stamp) -> list[int]:
+        stamp.require_unchanged()
+        table = opened(stamp.path, self.kinds)
+        try:
+            return sparing_cells(stamp.path, table.lengths)
+        finally:
+            table.close()
 
 
 class Cursor:
@@ -123,26 +198,31 @@ class Cursor:
             low = upto
 
     def _enter(self, group: int) -> None:
-        file, number = self._files.groups[group]
+        file, number = self._files.groups[0][group]
         if file != self._file or self._table is None:
             self.close()
             stamp = self._files.stamps[file]
             stamp.require_unchanged()
-            self._file, self._table = file, opened(stamp.path)
+            self._file, self._table = file, opened(stamp.path, self._files.kinds)
         self._group, self._batch, self._first = group, None, int(self._files.starts[group])
         self._batches = self._table.batches(number, self._columns, self._rows)
 
     def _next(self) -> pa.RecordBatch:
         stamp = self._files.stamps[self._file]
-        try:
-            batch = sparing_cells(stamp.path, lambda: next(self._batches, None))
-        except ValueError:
-            # a file that somebody writes to looks damaged
-            stamp.require_unchanged()
-            raise
+        batch = next_piece(stamp, self._batches)
         if batch is None:
             raise ValueError(f"{stamp.path} is damaged: it holds fewer records than it says.")
         return batch
+
+
+def next_piece(stamp: Stamp, pieces: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """None at the end."""
+    try:
+        return sparing_cells(stamp.path, lambda: next(pieces, None))
+    except ValueError:
+        # a file that somebody writes to looks damaged
+        stamp.require_unchanged()
+        raise
 
 
 def _listed(path: Path) -> list[Path]:
@@ -152,13 +232,12 @@ def _listed(path: Path) -> list[Path]:
     inside = [path] if path.is_file() else path.rglob("*")
     files = sorted(file for file in inside if file.is_file() and _shown(file, path))
     for file in files:
-        if not file.name.lower().endswith((*PARQUET, *ARROW)):
+        if not file.name.lower().endswith(ENDINGS):
             raise ValueError(
-                f"{file} has a name that ends in none of {', '.join([*PARQUET, *ARROW])}: records that are read piece "
-                "by piece must be in Parquet or Arrow files."
+                f"{file} has a name that ends in none of {', '.join(ENDINGS)}: save the table as one of them."
             )
     if not files:
-        raise ValueError(f"{path} has no records: there are no Parquet or Arrow files in it.")
+        raise ValueError(f"{path} has no records: there are no tables in it.")
     return files
 
 
@@ -175,7 +254,8 @@ def _require_same(first: Path, schema: pa.Schema, path: Path, found: pa.Schema, 
         if name not in found.names:
             raise ValueError(f"{path} lacks column {place} of {first}: all files need columns of the same names.")
         here, there = found.field(name).type, schema.field(name).type
-        if here != there:
+        # texts may be kept as codes in one file and as they are in another
+        if _value_type(here) != _value_type(there):
             raise ValueError(
                 f"column {place} of {first} holds {shown_kind(there)} values, and {shown_kind(here)} values in {path}: "
                 "all files need the same columns."
@@ -184,3 +264,7 @@ def _require_same(first: Path, schema: pa.Schema, path: Path, found: pa.Schema, 
         raise ValueError(
             f"{path} has {len(found.names)} columns and {first} has {len(schema.names)}: all files need the same."
         )
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind

@@ -1,0 +1,126 @@
+"""A model file as a fitted estimator again: what it was asked for is in its certificate, its weights in the file."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from sordino.budget import Relation
+from sordino.certificate import Certificate
+from sordino.domains import Ball
+from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
+from sordino.estimators.regressors import (
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateLinearSVR,
+    PrivateQuantileRegressor,
+    coding_of,
+    target_bounds,
+)
+from sordino.hidden_layers import HiddenLayers
+from sordino.losses import EpsilonInsensitive, Huber, Pinball, Squared
+from sordino.model_file import LoadedModel, read_model
+from sordino.penalties import Ridge
+from sordino.sentences import TARGETS_CLIPPED, TARGETS_IN_RANGE
+
+_OF_LOSS: dict[str, Any] = {
+    "Logistic": PrivateLogisticRegression,
+    "Softmax": PrivateLogisticRegression,
+    "Hinge": PrivateLinearSVC,
+    "Huber": PrivateHuberRegressor,
+    "Squared": PrivateLinearRegression,
+    "Pinball": PrivateQuantileRegressor,
+    "EpsilonInsensitive": PrivateLinearSVR,
+}
+
+
+def load_model(path: str | os.PathLike[str]) -> Any:
+    """The estimator that was saved, ready to predict; with a schema it takes tables.
+
+    The guarantee is not checked: `sordino verify` does that, or `verify_model` for what `read_model` reads.
+    """
+    model = read_model(path)
+    try:
+        return _network(model, model.hidden) if model.hidden is not None else _linear(model)
+    except (TypeError, AttributeError, KeyError, ArithmeticError, LookupError, RecursionError):
+        # a stranger's file may hold anything under a digest that fits
+        raise ValueError(f"{path}: this model's certificate is not that of an estimator.") from None
+
+
+def _linear(model: LoadedModel) -> Any:
+    certificate: Any = model.certificate
+    kind = _OF_LOSS[type(certificate.problem.loss).__name__]
+    estimator = kind(**_settings(model, certificate), fit_intercept=certificate.rows.has_intercept)
+    if model.classes is None:
+        estimator.set_params(**_own_settings(certificate, coding_of(target_bounds(estimator)).unit))
+        estimator.coef_, estimator.intercept_ = model.coef[0], float(model.intercept[0])
+    else:
+        estimator.coef_, estimator.intercept_ = model.coef, model.intercept
+    return _fitted(estimator, model)
+
+
+def _network(model: LoadedModel, hidden: HiddenLayers) -> Any:
+    kind = PrivateMLPRegressor if model.classes is None else PrivateMLPClassifier
+    sizes = tuple(len(intercept) for _, intercept in hidden.layers)
+    settings = _settings(model, model.certificate)
+    estimator: Any = kind(**settings, hidden_layer_sizes=sizes)
+    estimator.set_params(activation=hidden.activation)
+    layers = (*hidden.layers, (model.coef, model.intercept))
+    estimator.coefs_, estimator.intercepts_ = [W.T for W, _ in layers], [b for _, b in layers]
+    return _fitted(estimator, model)
+
+
+def _settings(model: LoadedModel, certificate: Any) -> dict[str, Any]:
+    """What every estimator was asked for."""
+    requested, problem, schema = certificate.requested, certificate.problem, model.schema
+    given: dict[str, Any] = {
+        "epsilon": requested.epsilon,
+        "delta": requested.delta,
+        "schema": schema,
+        "row_norm": certificate.rows.bound if schema is None else None,
+        "method": certificate.method,
+        "relation": requested.relation.value,
+        "records": problem.records if requested.relation is Relation.ADD_REMOVE else None,
+        "l2": problem.penalty.strength if isinstance(problem.penalty, Ridge) else 0.0,
+    }
+    if schema is not None:
+        return given
+    return {**given, **({"classes": model.classes} if model.classes is not None else _target(certificate))}
+
+
+def _target(certificate: Certificate) -> dict[str, Any]:
+    """The range of targets, as the certificate has it."""
+    for sentence in certificate.enforced:
+        if found := TARGETS_CLIPPED.read(sentence):
+            return {"target_bound": float(found["target_bound"])}
+        if found := TARGETS_IN_RANGE.read(sentence):
+            return {"target_range": (float(found["target_low"]), float(found["target_high"]))}
+    return {}
+
+
+def _own_settings(certificate: Any, unit: float) -> dict[str, Any]:
+    """Of one regressor alone, in units of the target."""
+    match certificate.problem.loss:
+        case Huber(threshold=threshold):
+            return {"threshold": unit * threshold}
+        case Pinball(quantile=quantile):
+            return {"quantile": quantile}
+        case EpsilonInsensitive(tolerance=tolerance):
+            return {"tolerance": unit * tolerance}
+        case Squared() if isinstance(certificate.problem.domain, Ball):
+            return {"weight_norm": certificate.problem.domain.radius}
+    return {}
+
+
+def _fitted(estimator: Any, model: LoadedModel) -> Any:
+    estimator.certificate_, estimator.chosen_ = model.certificate, None
+    names = model.feature_names if model.schema is None else tuple(model.schema.columns)
+    estimator.n_features_in_ = model.features if names is None else len(names)
+    if names is not None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    if model.classes is not None:
+        estimator.classes_ = model.classes
+    return estimator

@@ -1,0 +1,89 @@
+"""For estimators with a `schema`: tables in the place of X, encoded record by record, at `fit` and at `predict`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import column_or_1d
+
+from sordino.arrays import Array
+from sordino.oracle.files.source import Coding, Source
+from sordino.sentences import SCHEMA_PUBLIC
+from sordino.tabular.schema import ClassTarget, NumberTarget, Schema
+
+
+class ReadsTables:
+    """A data frame of pandas or Polars, an Arrow table, a dictionary of columns, or `sordino.files.EncodedTable`."""
+
+    schema: Schema | None
+    feature_names_in_: Any
+    n_features_in_: int
+
+    def _class_target(self) -> ClassTarget:
+        target = self._schema().target
+        if not isinstance(target, ClassTarget):
+            raise ValueError(
+                f"the schema's target is a number, and {type(self).__name__} predicts classes: list the target's "
+                "`classes`, or take a regressor."
+            )
+        return target
+
+    def _number_target(self) -> NumberTarget:
+        target = self._schema().target
+        if not isinstance(target, NumberTarget):
+            raise ValueError(
+                f"the schema's target has classes, and {type(self).__name__} predicts a number: give the target a "
+                "`low` and a `high`, or take a classifier."
+            )
+        return target
+
+    def _schema(self) -> Schema:
+        if not isinstance(self.schema, Schema):
+            raise TypeError(
+                f"schema is a {type(self.schema).__name__}: give a sordino.Schema, such as Schema.load('schema.toml')."
+            )
+        return self.schema
+
+    def _records(self, X: Any, y: Any, coding: Coding) -> tuple[Any, Array | None]:
+        """Rows and coded targets: those of the table's own column, or `y` in its place."""
+        from sordino.tabular.encode import encode_codes, encode_features
+
+        schema = self._schema()
+        self.feature_names_in_ = np.array(list(schema.columns), dtype=object)
+        self.n_features_in_ = len(schema.columns)
+        if isinstance(X, Source):
+            return self._from_files(X, y, coding)
+        targets = X if y is None else {schema.target.column: column_or_1d(y)}
+        return encode_features(schema, X), coding.encoded(encode_codes(schema, targets))
+
+    def _from_files(self, X: Source, y: Any, coding: Coding) -> tuple[Any, Array | None]:
+        from sordino.oracle.cluster import Spread
+        from sordino.oracle.files.encoded import EncodedTable
+
+        require_own_targets(y)
+        table = X.source if isinstance(X, Spread) else X
+        if not (isinstance(table, EncodedTable) and table.schema == self.schema):
+            raise ValueError(
+                "records in files are encoded by the schema too: give EncodedTable(path, schema) with the same schema."
+            )
+        source = X.coded(coding)
+        found = source.held() if isinstance(source, EncodedTable) else None
+        if found is not None:
+            return found
+        source.check()
+        return source, None
+
+    def _rows(self, X: Any) -> Any:
+        from sordino.tabular.encode import encode_features
+
+        return encode_features(self._schema(), X)
+
+    def _schema_public(self) -> tuple[str, ...]:
+        return () if self.schema is None else (SCHEMA_PUBLIC(schema=self._schema().digest[:16]),)
+
+
+def require_own_targets(y: Any) -> None:
+    """For records in files."""
+    if y is not None:
+        raise ValueError("records in files bring their targets along, and y was given too: leave it out.")

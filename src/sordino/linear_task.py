@@ -1,0 +1,82 @@
+r"""A linear model to be trained, in public: from what is asked for to a problem and an oracle, and weights back.
+
+    raw row x, target y   --rows, coding-->   x', t with |x'| <= 1     train on loss(w.x', t)     w  --back-->  x, y
+
+The estimators, the commands `fit` and `plan` and federations all state what they train as one of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sordino.arrays import Array
+from sordino.budget import Relation
+from sordino.domains import Domain, Everywhere
+from sordino.losses import Huber, Logistic, Loss, Softmax
+from sordino.oracle import linear_oracle
+from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels
+from sordino.oracle.rows import Rows
+from sordino.penalties import Penalty, Ridge
+from sordino.problem import Problem
+from sordino.tabular.schema import ClassTarget, Schema
+
+if TYPE_CHECKING:
+    from sordino.oracle.linear import BlockwiseOracle
+
+INTERCEPT = 0.4
+"""The constant column beside features of joint norm 0.92: the intercept learns, the features lose little."""
+
+HUBER_THRESHOLD = 0.25
+"""Where the loss of a regression turns linear, in halves of the target's range: errors beyond an eighth of the range
+pull with constant force. The noise is proportional to it, and no record is looked at to choose it."""
+
+
+@dataclass(frozen=True)
+class LinearTask:
+    """Which loss on which rows and targets, with which penalty and domain. How many records there are is not said."""
+
+    loss: Loss
+    rows: Rows
+    coding: Coding = AS_GIVEN
+    penalty: Penalty = field(default_factory=Ridge)
+    domain: Domain = field(default_factory=Everywhere)
+
+    @staticmethod
+    def of_schema(schema: Schema, row_norm: float | None = None, l2: float = 0.0) -> LinearTask:
+        """Logistic regression for classes, Huber regression for a number; rows as the schema encodes them."""
+        rows, target = Rows(schema.row_norm if row_norm is None else row_norm, INTERCEPT), schema.target
+        loss = logistic(len(target.classes)) if isinstance(target, ClassTarget) else Huber(HUBER_THRESHOLD, 1.0)
+        return LinearTask(loss, rows, target_coding(schema), Ridge(l2))
+
+    def problem(self, records: int, features: int) -> Problem:
+        """With so many features in a raw row."""
+        return Problem(records, features + self.rows.has_intercept, self.loss, penalty=self.penalty, domain=self.domain)
+
+    def oracle(self, X: Any, y: Any, problem: Problem, relation: Relation) -> BlockwiseOracle:
+        """Of raw rows and coded targets, or of a source of records, which has its targets with it."""
+        return linear_oracle(X, y, problem, self.rows, relation)
+
+    def to_raw(self, weights: Array) -> tuple[Array, Array]:
+        """Coefficients (outputs x features) and intercepts for raw rows, with scores in the target's own unit."""
+        return self.coding.back(*self.rows.to_raw(weights, self.loss.outputs))
+
+
+def logistic(classes: int) -> Loss:
+    return Logistic() if classes == 2 else Softmax(classes)
+
+
+def target_coding(schema: Schema) -> Coding:
+    target = schema.target
+    if isinstance(target, ClassTarget):
+        return class_coding(target.sorted)
+    return InUnits(target.bounds.half, target.bounds.centre)
+
+
+def class_coding(classes: Sequence[Any]) -> Labels:
+    """Of sorted classes: a loss is given -1 and 1, or 0, 1, 2 .. for more than two."""
+    values = (-1.0, 1.0) if len(classes) == 2 else tuple(np.arange(float(len(classes))).tolist())
+    return Labels(tuple(classes), values)

@@ -1,0 +1,76 @@
+"""Data frames of pandas, Polars, PyArrow and others as Arrow tables, and the kinds of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from sordino.tabular.cells import require_columns, require_different_names
+
+
+def require_table(data: Any, columns: Sequence[str]) -> Any:
+    """The table as what its columns can be taken from, or a sentence that names the columns that it lacks."""
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    frame = data if isinstance(data, pa.Table | Mapping) else _frame(data)
+    names = list(frame.keys() if isinstance(frame, Mapping) else _names(frame))
+    require_columns(columns, names, "the table")
+    require_different_names(names, "the table")
+    return frame
+
+
+def to_arrow(data: Any, columns: Sequence[str]) -> pa.Table:
+    """These columns of a table; others are not looked at."""
+    frame = require_table(data, columns)
+    try:
+        if isinstance(frame, pa.Table):
+            return frame.select(list(columns))
+        if isinstance(frame, Mapping):
+            return pa.table({name: frame[name] for name in columns})
+        return frame.select(list(columns)).to_arrow()
+    except Exception as error:
+        if not isinstance(error, pa.ArrowException | TypeError | ValueError | OverflowError):
+            raise
+    # outside of the block above, because what pyarrow says quotes cells
+    raise ValueError("the data is not a table: a column mixes texts and numbers, or has another length.")
+
+
+def column_kinds(data: Any) -> dict[str, str]:
+    """number, date, boolean, text or unknown, by the types of the columns alone."""
+    frame = _frame(data)
+    return {name: _kind(frame.schema[name]) for name in _names(frame)}
+
+
+def _names(frame: Any) -> list[str]:
+    return list(frame.column_names if isinstance(frame, pa.Table) else frame.columns)
+
+
+def _frame(data: Any) -> Any:
+    try:
+        import narwhals as nw
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"{error.name} is needed for data frames: pip install 'sordino[tables]'.", name=error.name
+        ) from None
+    try:
+        return nw.from_native(data, eager_only=True)
+    except TypeError:
+        pass
+    raise TypeError(
+        f"the data is a {type(data).__name__}: with a schema, give a data frame of pandas, Polars or another library "
+        "that Narwhals knows, or a table of PyArrow."
+    )
+
+
+def _kind(dtype: Any) -> str:
+    import narwhals as nw
+
+    if dtype == nw.Boolean:
+        return "boolean"
+    if dtype.is_numeric():
+        return "number"
+    if dtype.is_temporal():
+        return "date"
+    return "text" if dtype in (nw.String, nw.Categorical, nw.Enum, nw.Object) else "unknown"
