@@ -22,10 +22,10 @@ from sordino import archive, wire
 
 @dataclass(frozen=True)
 class Reader:
-    """`case` makes one hostile content and says what was done to it; `read_record` reads it."""
+    """`case` makes one hostile content and says what was done to it; `read` reads it."""
 
     case: Callable[[Random], tuple[Any, str]]
-    read_record: Callable[[Any], object]
+    read: Callable[[Any], object]
 
 
 def readers(folder: Path) -> dict[str, Callable[[], Reader]]:
@@ -75,11 +75,11 @@ def model(folder: Path) -> Reader:
         text, what = mutations.altered_json(body, random)
         return packed(some, text), what
 
-    def read_record(content: bytes) -> object:
+    def read(content: bytes) -> object:
         (folder / "f").write_bytes(content)
         return read_model(folder / "f").certificate
 
-    return Reader(case, read_record)
+    return Reader(case, read)
 
 
 def schema(folder: Path) -> Reader:
@@ -119,13 +119,13 @@ def schema(folder: Path) -> Reader:
         changed, what = mutations.altered(intact, random)
         return mutations.toml(changed if isinstance(changed, dict) else {"target": changed}), what
 
-    def read_record(text: str) -> object:
+    def read(text: str) -> object:
         found = Schema.from_toml(text)
         again = Schema.from_toml(found.to_toml())
         assert again == found
         return found.row_norm, found.width, found.feature_names
 
-    return Reader(case, read_record)
+    return Reader(case, read)
 
 
 def ledger(folder: Path) -> Reader:
@@ -141,22 +141,22 @@ def ledger(folder: Path) -> Reader:
     lines = (folder / "ledger").read_bytes()
     case, write = _journal(lines, folder)
 
-    def read_record(content: bytes) -> object:
+    def read(content: bytes) -> object:
         ledger = Ledger(write(content))
         return [(name, ledger.entries(name), ledger.remaining(name), ledger.spent(name)) for name in ledger.datasets()]
 
-    return Reader(case, read_record)
+    return Reader(case, read)
 
 
 def checkpoint(folder: Path) -> Reader:
-    from sordino.checkpoint_folder import Held, held_record, read_summary
+    from sordino.checkpoint_folder import Held, held, read_summary
 
     @dataclass
     class State:
         w: Any
         step: int
 
-    with held_record(folder / "run") as writing:
+    with held(folder / "run") as writing:
         facts = {"problem": {"records": 9}, "budget": {}, "method": {}, "plan": {}}
         writing.note({"kind": "begun", "facts": facts, "seeded": False, "reservation": 0})
         writing.keep(State(np.zeros(3), 1), 1)
@@ -179,7 +179,7 @@ def checkpoint(folder: Path) -> Reader:
                 entry["digest"] = hashlib.sha256(changed).hexdigest()
         return (_chained(entries), changed), what
 
-    def read_record(content: tuple[bytes, bytes]) -> object:
+    def read(content: tuple[bytes, bytes]) -> object:
         home = _fresh(folder / "case")
         (home / "journal.jsonl").write_bytes(content[0])
         (home / f"state-{hashlib.sha256(content[1]).hexdigest()}.safetensors").write_bytes(content[1])
@@ -189,7 +189,7 @@ def checkpoint(folder: Path) -> Reader:
             Held(home, None).restore(summary.kept, state)  # type: ignore[arg-type]
         return summary
 
-    return Reader(case, read_record)
+    return Reader(case, read)
 
 
 def plan(folder: Path) -> Reader:
@@ -198,11 +198,11 @@ def plan(folder: Path) -> Reader:
 
     intact = json.loads(owners.plan_for(3).to_json())
 
-    def read_record(text: str) -> object:
+    def read(text: str) -> object:
         found = FederationPlan.from_json(text)
         return found.digest, found.assumed
 
-    return Reader(lambda random: mutations.altered_json(intact, random), read_record)
+    return Reader(lambda random: mutations.altered_json(intact, random), read)
 
 
 def signed_plan(folder: Path) -> Reader:
@@ -298,14 +298,14 @@ def frame(folder: Path) -> Reader:
         link.peer, link._reader = 1, reader
         return [await link.receive(number, largest) for number in range(5)]
 
-    def read_record(content: bytes) -> object:
+    def read(content: bytes) -> object:
         try:
             return asyncio.run(receive(content))
         except (MemberLost, Refused) as error:
             # the two errors of a connection
             return str(error)
 
-    return Reader(case, read_record)
+    return Reader(case, read)
 
 
 def unopened(folder: Path) -> Reader:
@@ -320,11 +320,11 @@ def unopened(folder: Path) -> Reader:
         text, what = mutations.altered_json(json.loads(head), random)
         return text.encode("utf-8", "surrogatepass") + b"\n" + data, what
 
-    def read_record(content: bytes) -> object:
+    def read(content: bytes) -> object:
         (folder / FILE).write_bytes(content)
         return UnopenedContribution(folder).at(2)
 
-    return Reader(case, read_record)
+    return Reader(case, read)
 
 
 def _methods() -> list[Any]:

@@ -63,7 +63,7 @@ class PermutationSGDPlan:
     schedule: Schedule
     step_size: float
     offset: float
-    permutation_sensitivity: float
+    sensitivity: float
     noise: GaussianNoise | L2LaplaceNoise
     step_events: ClassVar[StepEvents] = ()
 
