@@ -353,7 +353,7 @@ def test_a_reference_buys_no_second_release_when_the_first_cannot_be_marked(ledg
     handed_out = []
     with charged_to(ledger, "survey"):
         with monkeypatch.context() as broken:
-            broken.setattr(ledgers.Ledger, "_settle", failing)
+            broken.setattr(ledgers.Ledger, "_append", failing)
             with pytest.raises(OSError, match="withheld: see to the ledger, then run again with the same reference"):
                 handed_out.append(release(WHOLE, CAP, "first", Records(), run, "the same"))
         handed_out.append(release(WHOLE, CAP, "again", Records(), run, "the same"))
@@ -367,7 +367,7 @@ def test_a_checkpoint_gives_what_could_not_be_marked_in_the_end(tmp_path, ledger
     ledger.open("run", BUDGET)
     with charged_to(ledger, "run"):
         with monkeypatch.context() as broken:
-            broken.setattr(ledgers.Ledger, "_settle", failing)
+            broken.setattr(ledgers.Ledger, "_append", failing)
             with pytest.raises(OSError, match="withheld"):
                 train(problem(), BUDGET, WHOLE_BATCH, oracle(), recorder=RunRecorder(Checkpoint(tmp_path / "run")))
         counted = oracle()

@@ -74,12 +74,12 @@ class Watched:
     """Stands before the records and notes whether anything was asked of them."""
 
     def __init__(self, records: object, reservation: Reservation | None) -> None:
-        self._records, self._reservation = records, reservation
+        self._records, self.reservation = records, reservation
         self.anything = False
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._records, name)
-        spent = self._reservation is not None and self._reservation.state is State.SPENT
+        spent = self.reservation is not None and self.reservation.state is State.SPENT
         if spent and not isinstance(self._records, KeptAnswers):
             raise RuntimeError(
                 "what was reserved for this run was spent by a run that has ended, and this one would ask the records "

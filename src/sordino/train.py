@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import platform
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,8 @@ from sordino import sentences, wire
 from sordino.budget import Budget, Relation
 from sordino.certificate import LIBRARIES, Certificate, weights_digest
 from sordino.checkpoint import RunRecorder
-from sordino.methods.protocol import AnyMethod, AnyProblem, Method, OracleT, PlanT, require_offered
+from sordino.ledger.ledger import Reservation
+from sordino.methods.protocol import AnyMethod, AnyProblem, Method, OracleT, PlanT, Release, require_offered
 from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
@@ -34,6 +37,20 @@ class Trained:
     certificate: Certificate
     chosen: int | None = None
     """Which setting of a search the weights come from."""
+    reservation: Reservation | None = None
+    """What has paid for it, where a ledger was charged."""
+
+    def about(self, weights: Mapping[str, NDArray[Any]]) -> Certificate:
+        """The certificate for what was made of the weights, which the ledger then names."""
+        return about(self.certificate, weights, self.reservation)
+
+
+def about(certificate: Certificate, weights: Mapping[str, NDArray[Any]], paid: Reservation | None) -> Certificate:
+    """The certificate for what was made of the released weights, which the ledger then names as well."""
+    bound = certificate.about(weights)
+    if paid is not None:
+        paid.name_model(bound.weights)
+    return bound
 
 
 def train(
@@ -64,6 +81,15 @@ def train(
     # account before a record is touched: what cannot be certified is not run
     stated = _state(plan.event, method, budget)
     note = f"{type(method).__name__}, epsilon {stated:.6g}"
+    paid: Reservation | None = None
+
+    def run(asked: Any) -> Release:
+        nonlocal paid
+        released, paid = method.run(plan, problem, asked, randomness, start), asked.reservation
+        if paid is not None:
+            paid.model = weights_digest({"weights": released.weights})
+        return released
+
     # lost steps count as taken ones, so what was planned, and reserved, covers them
     with nullcontext() if recorder is None else recorder.recording(problem, budget, method, plan, randomness):
         released, earned = release(
@@ -71,7 +97,7 @@ def train(
             budget,
             note,
             oracle,
-            lambda asked: method.run(plan, problem, asked, randomness, start),
+            run,
             reference if recorder is None else recorder.reference,
         )
     always = sentences.required(problem, budget, method, rows, earned.epsilon)
@@ -96,7 +122,7 @@ def train(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         weights=weights_digest({"weights": released.weights}),
     )
-    return Trained(released.weights, certificate, released.chosen)
+    return Trained(released.weights, certificate, released.chosen, paid)
 
 
 def public_count(given: int | None, actual: int, relation: Relation) -> int:

@@ -10,6 +10,7 @@ import pytest
 from sordino.budget import Budget, Relation
 from sordino.ledger.ledger import Ledger, whoami
 from sordino.privacy.events import GaussianDP
+from stored_lines import put, rows
 
 METHOD = ("--method", "noisy-gradient-descent")
 
@@ -94,8 +95,7 @@ def test_a_head_kept_elsewhere(cut_off: Path, tmp_path: Path, sordino: Any, monk
     sordino("ledger", "settle", cut_off, 0, "--as", "spent", "--why", "its model was used")
     checked = sordino("ledger", "check", cut_off, "--head", head)
     assert (checked.code, "1 reservation." in checked.text) == (0, True)
-    lines = cut_off.read_bytes().splitlines(keepends=True)
-    cut_off.write_bytes(b"".join(lines[:2]))
+    put(Ledger(cut_off), rows(Ledger(cut_off))[:2])
     for command in (("check", cut_off), ("show", cut_off), ("head", cut_off)):
         assert "emptied, cut or exchanged" in sordino("ledger", *command).errors
     # and where the state kept apart is lost too

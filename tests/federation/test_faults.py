@@ -287,8 +287,8 @@ def test_a_run_that_was_cut_off_is_charged_to_a_ledger_once(tmp_path):
     federation = found(tmp_path, METHOD)
     ledger = Ledger(tmp_path / "ledger")
     ledger.open("survey", Budget(20.0, 1e-5))
-    account = (tmp_path / "ledger", "survey")
-    reserve, settle, patched = Ledger.reserve, Ledger._settle, pytest.MonkeyPatch()
+    account = (str(tmp_path / "ledger"), "survey")
+    reserve, settle, patched = Ledger.reserve, Ledger._append, pytest.MonkeyPatch()
 
     def crash_after(work):
         def worked(*arguments):
@@ -309,7 +309,7 @@ def test_a_run_that_was_cut_off_is_charged_to_a_ledger_once(tmp_path):
     mend()
     assert states() == ["reserved"] * 3
     # the run has ended, and its members have not heard of it
-    patched.setattr(Ledger, "_settle", crash_after(settle))
+    patched.setattr(Ledger, "_append", crash_after(settle))
     federation.take_part(ledger=account)
     patched.undo()
     assert states() == ["spent"] * 3

@@ -30,7 +30,7 @@ class Reader:
 
 def readers(folder: Path) -> dict[str, Callable[[], Reader]]:
     """By name, made when they are asked for: each may write to `folder`."""
-    made = (certificate, model, schema, ledger, checkpoint, plan, signed_plan, record, frame, unopened)
+    made = (certificate, model, schema, ledger, journal, checkpoint, plan, signed_plan, record, frame, unopened)
     return {one.__name__: lambda one=one: one(_fresh(folder / one.__name__)) for one in made}  # type: ignore[misc]
 
 
@@ -130,20 +130,74 @@ def schema(folder: Path) -> Reader:
 
 def ledger(folder: Path) -> Reader:
     from sordino.budget import Budget, Relation
-    from sordino.ledger.ledger import Ledger
+    from sordino.identity import Identity
+    from sordino.ledger.ledger import ApprovalNeeded, Ledger, State
     from sordino.privacy.events import Gaussian
+    from stored_lines import chained, put, rows
 
+    identity = Identity.create(folder / "ada", "Ada")
     book = Ledger(folder / "ledger")
-    book.open("survey", Budget(2.0, 1e-6))
+    book.open("survey", Budget(2.0, 1e-6), per_year=1.5, expires="2999-12-31")
     for multiplier in (8.0, 16.0):
-        with book.reserve("survey", Gaussian(multiplier), Relation.REPLACE_ONE, "a model"):
+        with book.reserve("survey", Gaussian(multiplier), Relation.REPLACE_ONE, "a model", f"run {multiplier}") as paid:
             pass
-    lines = (folder / "ledger").read_bytes()
+        paid.name_model("0" * 64)
+    book.reserve("survey", Gaussian(32.0), Relation.REPLACE_ONE).release_unused("stopped")
+    book.reserve("survey", Gaussian(32.0), Relation.REPLACE_ONE)
+    book.settle(3, State.SPENT, "Ada", "its model was used")
+    Ledger(folder / "ledger", identity).open("asked", Budget(1.0, 1e-6), approval=True)
+    for attempt in range(2):
+        try:
+            book.reserve("asked", Gaussian(16.0), Relation.REPLACE_ONE)
+        except ApprovalNeeded:
+            book.approve(attempt)
+    bodies, whole = [body for _, body, _ in rows(book)], (folder / "ledger").read_bytes()
+    count = iter(range(10**9))
+
+    def case(random: Random) -> tuple[Path, str]:
+        path = folder / f"case{next(count)}"
+        if random.random() < 0.25:
+            content, what = mutations.altered_bytes(whole, random)
+            path.write_bytes(content)
+            return path, what
+        number = random.randrange(len(bodies))
+        text, what = mutations.altered_json(json.loads(bodies[number]), random)
+        path.write_bytes(whole)
+        try:
+            put(Ledger(path), chained([*bodies[:number], text, *bodies[number + 1 :]]))
+        except UnicodeEncodeError:
+            return path, "nothing: a database holds no such text"
+        return path, what
+
+    def read(path: Path) -> object:
+        ledger = Ledger(path)
+        found = [(name, ledger.entries(name), ledger.remaining(name), ledger.spent(name)) for name in ledger.datasets()]
+        return found, ledger.check()
+
+    return Reader(case, read)
+
+
+def journal(folder: Path) -> Reader:
+    """A ledger of the first version, which is imported."""
+    from sordino.ledger.ledger import Ledger
+
+    charge = {"kind": "Charge", "mu": 0.1, "epsilon": "inf", "leak": 0.0, "distance": 0.0}
+    event = {"kind": "Approximate", "event": {"kind": "Gaussian", "multiplier": 9.0}, "distance": 1e-12}
+    now = {"created": "2026-01-01T00:00:00+00:00"}
+    lines = _chained(
+        [
+            {"format": "sordino ledger", "version": 1},
+            {"kind": "open", "dataset": "survey", "cap": {"kind": "Budget", "epsilon": 2.0, "delta": 1e-6}, **now},
+            {"kind": "reserve", "number": 0, "dataset": "survey", "event": event, "charge": charge, "note": "", **now},
+            {"kind": "settle", "number": 0, "state": "spent", "who": "", "why": "", **now},
+        ]
+    )
     case, write = _journal(lines, folder)
 
     def read(content: bytes) -> object:
-        ledger = Ledger(write(content))
-        return [(name, ledger.entries(name), ledger.remaining(name), ledger.spent(name)) for name in ledger.datasets()]
+        path = write(content)
+        ledger = Ledger(f"{path}.new")
+        return ledger.import_journal(path), ledger.entries("survey")
 
     return Reader(case, read)
 

@@ -135,18 +135,6 @@ def test_every_append_reaches_the_disk_before_it_returns(tmp_path, monkeypatch):
         assert order[-2:] == ["write", "sync"]
 
 
-def test_a_kept_head_reveals_lines_taken_away_or_written_anew(tmp_path):
-    j = journal(tmp_path, *numbered(2))
-    head = j.head()
-    with j.writing() as writer:
-        writer.append({"n": 2})
-    assert j.extends(head)
-    lines = j.path.read_bytes().splitlines(keepends=True)
-    j.path.write_bytes(b"".join(lines[:2]))
-    assert j.entries() == numbered(1)
-    assert not j.extends(head)
-
-
 def test_a_process_forked_while_the_file_was_open_does_not_keep_its_lock(tmp_path):
     j = journal(tmp_path, {"n": 0})
     with warnings.catch_warnings():

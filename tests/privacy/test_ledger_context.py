@@ -327,7 +327,7 @@ def test_a_release_that_is_under_way_when_its_block_ends_goes_on_and_counts(ledg
 
 
 def test_the_same_account_twice_is_one(ledger):
-    with charged_to(ledger, "survey"), charged_to(Ledger(ledger.path), "survey"), in_threads() as work:
+    with charged_to(ledger, "survey"), charged_to(Ledger(ledger.address), "survey"), in_threads() as work:
         assert sorted(outcome for outcome, _ in work(2)) == ["refused", "released"]
 
 

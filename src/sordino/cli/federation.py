@@ -9,7 +9,7 @@ import typer
 
 from sordino.budget import Relation
 from sordino.cli.console import complain, progress, say, show_table
-from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
+from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, ledger_file, method_named
 
 if TYPE_CHECKING:
     from sordino.federation.member_folder import MemberFolder
@@ -107,7 +107,7 @@ def run(
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate to a file of its own.")] = None,
     wait: Annotated[float, typer.Option(help="Seconds to wait for all members to come.")] = 600.0,
     patience: Annotated[float, typer.Option(help="Seconds to wait for an answer once they are there.")] = 60.0,
-    ledger: Annotated[Path | None, typer.Option(help="Charge the release to this owner's ledger.")] = None,
+    ledger: Annotated[str | None, typer.Option(help="Charge the release to this owner's ledger.")] = None,
     dataset: Annotated[str | None, typer.Option(help="The data set's name in the ledger.")] = None,
     seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
 ) -> None:
@@ -118,7 +118,7 @@ def run(
 
     out = folder / "model.sordino" if out is None else out
     certificate = folder / "certificate.json" if certificate is None else certificate
-    require_places(out, certificate, inputs=(data, ledger, *(folder / name for name in FILES)))
+    require_places(out, certificate, inputs=(data, ledger_file(ledger), *(folder / name for name in FILES)))
     if (ledger is None) != (dataset is None):
         raise ValueError("--ledger and --dataset go together: name both, or neither.")
     member_folder = MemberFolder.load(folder)

@@ -15,6 +15,7 @@ from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, meth
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate
+    from sordino.identity import Identity
     from sordino.oracle.files.encoded import EncodedTable
     from sordino.tabular.schema import Schema
 
@@ -36,7 +37,8 @@ def fit(
         Path | None, typer.Option(help="Sign the certificate with the key in this folder (see `sordino identity`).")
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="Charge the release to this ledger (see `sordino ledger`).")
+        str | None,
+        typer.Option(help="Charge the release to this ledger, and sign there too (see `sordino ledger`)."),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="The data set's name in the ledger.")] = None,
     memory: Annotated[
@@ -56,7 +58,7 @@ def fit(
     # whatever can be refused is refused before a record is read
     described = Schema.load(schema)
     Budget(epsilon, delta or 0.0, relation)
-    require_places(out, certificate, inputs=(data, schema, ledger, *_identity(sign)))
+    require_places(out, certificate, inputs=(data, schema, ledger_file(ledger), *_identity(sign)))
     if (ledger is None) != (dataset is None):
         raise ValueError("--ledger and --dataset go together: name both, or neither.")
     signer = None if sign is None else Identity.load(sign)
@@ -76,7 +78,7 @@ def fit(
     records_in = _opened(data, described, memory if cluster is None else 0.0)
     estimator = _estimator(described, settings)
     budget = f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")
-    with _shared_out(records_in, cluster, workers, memory) as source, _charged(ledger, dataset), progress(budget):
+    with _shared_out(records_in, cluster, workers, memory) as source, _charged(ledger, dataset, signer), progress(budget):
         estimator.fit(source)
 
     issued = save_model(estimator, out, signer=signer)
@@ -104,13 +106,13 @@ def _shared_out(table: EncodedTable, address: str | None, workers: int, memory: 
         yield cluster.hold(table, None)
 
 
-def _charged(ledger: Path | None, dataset: str | None) -> AbstractContextManager[None]:
+def _charged(ledger: str | None, dataset: str | None, signer: Identity | None) -> AbstractContextManager[None]:
     if ledger is None or dataset is None:
         return nullcontext()
     from sordino.ledger.ledger import Ledger
     from sordino.privacy.ledger_context import charged_to
 
-    return charged_to(Ledger(ledger), dataset)
+    return charged_to(Ledger(ledger, signer), dataset)
 
 
 def _opened(data: Path, schema: Schema, memory: float) -> EncodedTable:

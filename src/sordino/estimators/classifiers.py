@@ -73,7 +73,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
         )
         self.coef_, self.intercept_ = task.to_raw(trained.weights)
         self.classes_ = classes
-        self.certificate_, self.chosen_ = trained.certificate.about(released_weights(self)), trained.chosen
+        self.certificate_, self.chosen_ = trained.about(released_weights(self)), trained.chosen
         return self
 
     def decision_function(self, X: Any) -> Array:

@@ -36,10 +36,12 @@ from sordino.estimators.perceptron import (
 from sordino.estimators.regressors import REQUIRED, coding_of, said_of_targets, target_bounds
 from sordino.estimators.tables import ReadsTables
 from sordino.hidden_layers import HiddenLayers
+from sordino.ledger.ledger import Reservation
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels
 from sordino.sentences import CLASSES_GIVEN
 from sordino.tabular.schema import Schema
+from sordino.train import about
 
 Activation = Literal["tanh", "relu"]
 
@@ -59,17 +61,17 @@ class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, ReadsTables, BaseEstima
         loss: PerceptronLoss,
         enforced: tuple[str, ...] = (),
         assumed: tuple[str, ...] = (),
-    ) -> Certificate:
-        """The layers, and the guarantee, which is yet to be bound to what is released."""
+    ) -> tuple[Certificate, Reservation | None]:
+        """The layers, and the guarantee, which is yet to be bound to what is released; and what has paid for it."""
         before = self._steps_before()
         given = {name: getattr(self, name) for name in PerceptronSettings.__dataclass_fields__}
         settings = PerceptronSettings(**{**given, "row_norm": self._bound})
-        self.coefs_, self.intercepts_, certificate = fit_perceptron(
+        self.coefs_, self.intercepts_, certificate, paid = fit_perceptron(
             X, targets, outputs, loss, settings, enforced, (*assumed, *before, *self._schema_public())
         )
         # the last layer speaks the target's own unit
         self.coefs_[-1], self.intercepts_[-1] = self._coding.back(self.coefs_[-1], self.intercepts_[-1])
-        return certificate
+        return certificate, paid
 
     def _table(self, X: Any, y: Any, coding: Coding) -> tuple[Any, Array]:
         """Dense rows and coded targets, with a schema."""
@@ -187,11 +189,11 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
             classes, known = classes_of(self.classes, labels)
             codes = codes_of(labels, classes).astype(float)
         if len(classes) == 2:
-            certificate = self._train(X, codes.astype(np.float32), 1, logistic, assumed=(known,))
+            certificate, paid = self._train(X, codes.astype(np.float32), 1, logistic, assumed=(known,))
         else:
-            certificate = self._train(X, codes.astype(np.int64), len(classes), cross_entropy, assumed=(known,))
+            certificate, paid = self._train(X, codes.astype(np.int64), len(classes), cross_entropy, assumed=(known,))
         self.classes_ = classes
-        self.certificate_ = certificate.about(released_weights(self))
+        self.certificate_ = about(certificate, released_weights(self), paid)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -273,8 +275,8 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
             X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
             targets = self._coding.numbers(y)
         enforced, assumed = said_of_targets(self, bounds)
-        certificate = self._train(X, np.clip(targets, -1.0, 1.0).astype(np.float32), 1, squared, enforced, assumed)
-        self.certificate_ = certificate.about(released_weights(self))
+        certificate, paid = self._train(X, np.clip(targets, -1.0, 1.0).astype(np.float32), 1, squared, enforced, assumed)
+        self.certificate_ = about(certificate, released_weights(self), paid)
         return self
 
     def predict(self, X: Any) -> Array:

@@ -15,6 +15,7 @@ from sordino.arrays import Array
 from sordino.certificate import Certificate
 from sordino.estimators.linear import randomness_of, stated, warn_of_earlier_releases
 from sordino.hidden_layers import ACTIVATIONS, scaled
+from sordino.ledger.ledger import Reservation
 from sordino.methods import DPSGD, DPAdam, DPRMSProp, RecursiveMomentum
 from sordino.oracle.rows import Rows
 from sordino.sentences import required
@@ -51,8 +52,8 @@ def fit_perceptron(
     settings: PerceptronSettings,
     enforced: tuple[str, ...] = (),
     assumed: tuple[str, ...] = (),
-) -> tuple[list[Array], list[Array], Certificate]:
-    """Matrices (in x out) and constants of every layer, and the certificate."""
+) -> tuple[list[Array], list[Array], Certificate, Reservation | None]:
+    """Matrices (in x out) and constants of every layer, the certificate, and what has paid for it."""
     rows = Rows(settings.row_norm)  # type: ignore[arg-type]
     records, budget = stated(settings, len(X))
     batch_size = settings.batch_size
@@ -71,7 +72,7 @@ def fit_perceptron(
 
     model = network(sizes, settings.activation)
     load_parameters(model, _first_weights(sizes, settings.random_state))
-    certificate = fit(
+    fitted = fit(
         model,
         loss,
         (scaled(X, rows.bound).astype(np.float32), targets),
@@ -82,7 +83,8 @@ def fit_perceptron(
         weight_decay=settings.l2,
         records=settings.records,
         random_state=None if settings.random_state is None else int(settings.random_state),
-    ).certificate
+    )
+    certificate = fitted.certificate
     # what is said about the rows comes first, as everywhere
     always = required(certificate.problem, budget, certificate.method, rows, certificate.epsilon)
     certificate = replace(
@@ -91,7 +93,7 @@ def fit_perceptron(
         enforced=(*always["enforced"], *enforced),
         assumed=(*always["assumed"], *assumed),
     )
-    return *_layers(parameter_vector(model), sizes), certificate
+    return *_layers(parameter_vector(model), sizes), certificate, fitted.reservation
 
 
 def _named(name: str, clip: float, step_size: float | None, steps: int) -> Any:

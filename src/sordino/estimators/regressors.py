@@ -49,7 +49,7 @@ class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Regresso
         coefficients, intercepts = task.to_raw(trained.weights)
         shift = coding.unit * self._shift(trained)
         self.coef_, self.intercept_ = coefficients.ravel(), float(intercepts[0]) + shift
-        self.certificate_, self.chosen_ = trained.certificate.about(released_weights(self)), trained.chosen
+        self.certificate_, self.chosen_ = trained.about(released_weights(self)), trained.chosen
         return self
 
     def predict(self, X: Any) -> Array:

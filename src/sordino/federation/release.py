@@ -37,5 +37,5 @@ def save(member_folder: MemberFolder, trained: Trained, out: Path) -> Certificat
     coefficients, intercepts = task.to_raw(trained.weights)
     classes = np.array(schema.target.sorted) if isinstance(schema.target, ClassTarget) else None
     fitted = FittedTogether(coefficients, intercepts, classes, trained.certificate)
-    about_it = trained.certificate.about(released_weights(fitted, schema))
+    about_it = trained.about(released_weights(fitted, schema))
     return save_model(replace(fitted, certificate_=about_it), out, schema, member_folder.identity)

@@ -32,7 +32,7 @@ from sordino.federation.party import RecordHolder, Server
 from sordino.federation.record import Record, held_record
 from sordino.federation.signed_plan import SignedPlan
 from sordino.federation.unopened import UnopenedContribution
-from sordino.identity import CERTIFICATE, KEY, PEM
+from sordino.identity import CERTIFICATE, KEY, PEM, Identity
 from sordino.privacy.events import to_json
 from sordino.privacy.randomness import Randomness
 from sordino.sentences import COUNTS_PUBLIC, NO_STEP_TWICE, PLAN_OF_OWNERS, SCHEMA_PUBLIC, times
@@ -57,7 +57,7 @@ def run(
     data: Path | None,
     waiting: Waiting = PATIENT,
     seed: int | None = None,
-    ledger: tuple[Path, str] | None = None,
+    ledger: tuple[str, str] | None = None,
 ) -> Trained:
     """Take part until the model is there. Cut off, it leaves a record from which the next `run` goes on."""
     signed_plan = member_folder.signed_plan
@@ -85,7 +85,7 @@ def _session(
     unopened: UnopenedContribution,
     data: Path | None,
     seed: int | None,
-    ledger: tuple[Path, str] | None,
+    ledger: tuple[str, str] | None,
 ) -> Trained:
     signed_plan, plan = member_folder.signed_plan, member_folder.signed_plan.plan
     handshake = meet(
@@ -105,7 +105,7 @@ def _session(
     note_heads(signed_plan, member_folder.number, aggregation, record, seed is not None)
     oracle = FederatedOracle(replace(agreement, coins=bytes.fromhex(coins)), recorded, party)
     common = replace(oracle.common_randomness(), is_seeded=handshake.seeded)
-    with _charged(record, ledger):
+    with _charged(record, ledger, member_folder.identity):
         trained = train(
             plan.problem,
             plan.budget,
@@ -198,7 +198,7 @@ def _notes(signed_plan: SignedPlan, record: Record) -> tuple[str, ...]:
 
 
 @contextmanager
-def _charged(record: Record, ledger: tuple[Path, str] | None) -> Iterator[None]:
+def _charged(record: Record, ledger: tuple[str, str] | None, identity: Identity) -> Iterator[None]:
     """To this owner's own ledger, once however often the run is cut off."""
     if ledger is None:
         yield
@@ -208,8 +208,8 @@ def _charged(record: Record, ledger: tuple[Path, str] | None) -> Iterator[None]:
 
     if record.summary.reference is None:
         record.append("reserving", {"reference": new_reference()})
-    path, dataset = ledger
-    with charged_to(Ledger(path), dataset):
+    address, dataset = ledger
+    with charged_to(Ledger(address, identity), dataset):
         yield
 
 

@@ -4,8 +4,7 @@ Every line carries a checksum over its entry and the line before it, so no earli
 unnoticed. A line is on the disk before `append` returns. A crash in the middle of one leaves a line without an end: its
 writer never learnt that it was written, so it does not count, and the next append replaces it.
 
-What a chain alone cannot show is that whole lines are missing at its end, or that all of it was written anew: keep
-`head()` somewhere else, and `extends(head)` tells. A `Witness` keeps it and compares at every reading.
+What a chain alone cannot show is that whole lines are missing at its end, or that all of it was written anew.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from sordino import outputs, wire
 
@@ -40,16 +39,6 @@ class Chain:
     @property
     def head(self) -> str:
         return self.checks[-1] if self.checks else ""
-
-
-class Witness(Protocol):
-    """Remembers, apart from the file, how far it reached."""
-
-    def require(self, chain: Chain) -> None:
-        """A sentence unless the chain holds everything that was remembered."""
-        ...
-
-    def remember(self, chain: Chain) -> None: ...
 
 
 @dataclass
@@ -78,8 +67,6 @@ class Writer:
         os.fsync(self.descriptor)
         checks = (*chain.checks, _check(chain.head, entry))
         self.chain = Chain((*chain.entries, entry), checks, chain.length + len(line), ended=True)
-        if self.journal.witness is not None:
-            self.journal.witness.remember(self.chain)
 
 
 @dataclass(frozen=True)
@@ -88,7 +75,6 @@ class Journal:
 
     path: Path
     header: Entry
-    witness: Witness | None = None
     largest: int = 1 << 32
     """Bytes: what is larger was not written by this program, and is not read into memory."""
 
@@ -107,14 +93,6 @@ class Journal:
         finally:
             os.close(descriptor)
 
-    def head(self) -> str:
-        """The last line's checksum, which stands for every line so far."""
-        return self._read().head
-
-    def extends(self, head: str) -> bool:
-        """Whether this is the file whose `head()` once was `head`, with nothing taken away since."""
-        return head in ("", *self._read().checks)
-
     @contextmanager
     def writing(self) -> Iterator[Writer]:
         """Wait until no other process writes, then read what is there and append to it."""
@@ -127,7 +105,7 @@ class Journal:
             ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            writer = Writer(descriptor, self, self._witnessed(descriptor))
+            writer = Writer(descriptor, self, self._parse(self._content(descriptor)))
             if not writer.entries:
                 writer.append(self.header)
                 outputs.sync_folder(self.path.parent)
@@ -139,19 +117,12 @@ class Journal:
         try:
             descriptor = os.open(self.path, _READ)
         except FileNotFoundError:
-            return self._witnessed(None)
+            return self._parse(b"")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            return self._witnessed(descriptor)
+            return self._parse(self._content(descriptor))
         finally:
             _release(descriptor)
-
-    def _witnessed(self, descriptor: int | None) -> Chain:
-        chain = self._parse(b"" if descriptor is None else self._content(descriptor))
-        if self.witness is not None:
-            self.witness.require(chain)
-            self.witness.remember(chain)
-        return chain
 
     def _content(self, descriptor: int) -> bytes:
         outputs.require_ordinary(self.path)

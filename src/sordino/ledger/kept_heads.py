@@ -1,8 +1,9 @@
 """How far a ledger reached when it was last used here: kept apart from it, so that lines taken away are noticed.
 
-    $XDG_STATE_HOME/sordino/ledgers/<digest of the ledger's path>.json          (~/.local/state where that is not set)
+    $XDG_STATE_HOME/sordino/ledgers/<digest of the ledger's address>.json       (~/.local/state where that is not set)
+    ..                              <digest of the ledger's address>.book       what its lines came to, now and then
 
-Every user has their own, and knows a ledger by its path. Whoever can change both files can still take lines away
+Every user has their own, and knows a ledger by its address. Whoever can change both can still take lines away
 unnoticed: for that, keep what `sordino ledger head` prints where they cannot write.
 """
 
@@ -12,65 +13,91 @@ import json
 import os
 import warnings
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from sordino import outputs, wire
-from sordino.ledger.journal import Chain
+from sordino.ledger.book import Book, from_plain, to_plain
 
 _HEAD = outputs.Kind("a ledger's head", rb'\{"ledger": ', secret=True)
+_BOOK = outputs.Kind("what a ledger came to", rb'\{"book": ', secret=True)
 _LARGEST = 1 << 16
+
+
+class Mark(NamedTuple):
+    """That the line of this number had this check."""
+
+    lines: int
+    head: str
 
 
 @dataclass(frozen=True)
 class KeptHead:
-    """The head of the ledger at `path`, an absolute one."""
+    """The head of the ledger at `address`."""
 
-    path: Path
+    address: str
 
-    def require(self, chain: Chain) -> None:
-        kept = self._read()
-        if kept is None or kept["head"] in chain.checks:
-            return
-        raise ValueError(
-            f"{self.path} was emptied, cut or exchanged: it had {kept['lines']} lines here, ending in the head "
-            f"{kept['head']}, and has {len(chain.checks)} without it now. What its data sets have spent cannot be read "
-            "from it any more: restore the file from a copy that has that head; for a new ledger name another file. "
-            f"(The head is kept in {self._file()}.)"
-        )
-
-    def remember(self, chain: Chain) -> None:
-        kept = self._read()
-        if not chain.checks or (kept is not None and kept["head"] == chain.head):
-            return
-        plain = {"ledger": str(self.path), "head": chain.head, "lines": len(chain.checks)}
+    def mark(self) -> Mark | None:
         try:
-            file = self._file()
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            outputs.write(file, json.dumps(plain, allow_nan=False).encode(), _HEAD)
-        except (OSError, RuntimeError) as failure:
-            # the ledger itself is written: a release must not fail over its second witness
-            warnings.warn(
-                f"the head of {self.path} could not be kept apart from it ({failure}): keep what `sordino ledger head` "
-                "prints in a safe place, or set XDG_STATE_HOME to a folder that can be written.",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-
-    def _read(self) -> dict[str, str | int] | None:
-        try:
-            with self._file().open("rb") as file:
+            with self._file("json").open("rb") as file:
                 kept = json.loads(file.read(_LARGEST))
             if not (isinstance(kept["head"], str) and isinstance(kept["lines"], int)):
                 raise TypeError
         except (ValueError, KeyError, TypeError, RecursionError):
             raise ValueError(
-                f"{self._file()} was damaged: it keeps the head of {self.path}. Compare the checksum in the ledger's "
-                "last line with a head that you kept elsewhere, then remove that file."
+                f"{self._file('json')} was damaged: it keeps the head of {self.address}. Compare the checksum of the "
+                "ledger's last line with a head that you kept elsewhere, then remove that file."
             ) from None
         except (OSError, RuntimeError):
             return None
-        return {"head": kept["head"], "lines": kept["lines"]}
+        return Mark(kept["lines"], kept["head"])
 
-    def _file(self) -> Path:
+    def require(self, mark: Mark, holds: bool, lines: int) -> None:
+        """A sentence unless the ledger, of so many lines, holds what was remembered."""
+        if not holds:
+            raise ValueError(
+                f"{self.address} was emptied, cut or exchanged: it had {mark.lines} lines here, ending in the head "
+                f"{mark.head}, and has {lines} without it now. What its data sets have spent cannot be read from it "
+                "any more: restore it from a copy that has that head; for a new ledger name another one. "
+                f"(The head is kept in {self._file('json')}.)"
+            )
+
+    def remember(self, mark: Mark) -> None:
+        if mark.lines == 0 or self.mark() == mark:
+            return
+        plain = {"ledger": self.address, "head": mark.head, "lines": mark.lines}
+        self._write("json", json.dumps(plain, allow_nan=False), _HEAD)
+
+    def book(self) -> Book | None:
+        """What the ledger came to at a line that it still must have; None where nothing is kept that can be used."""
+        try:
+            kept = json.loads(self._file("book").read_bytes())
+            if kept["version"] != version("sordino") or kept["digest"] != wire.digest(kept["book"]):
+                return None
+            return from_plain(kept["book"])
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+
+    def keep(self, book: Book) -> None:
+        plain = to_plain(book)
+        kept = {"book": plain, "digest": wire.digest(plain), "version": version("sordino")}
+        self._write("book", json.dumps(kept, allow_nan=False), _BOOK)
+
+    def _write(self, ending: str, text: str, kind: outputs.Kind) -> None:
+        try:
+            file = self._file(ending)
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            outputs.write(file, text.encode(), kind)
+        except (OSError, RuntimeError) as failure:
+            # the ledger itself is written: a release must not fail over its second witness
+            warnings.warn(
+                f"the head of {self.address} could not be kept apart from it ({failure}): keep what `sordino ledger "
+                "head` prints in a safe place, or set XDG_STATE_HOME to a folder that can be written.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _file(self, ending: str) -> Path:
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-        return Path(state) / "sordino" / "ledgers" / f"{wire.digest(str(self.path))[:32]}.json"
+        return Path(state) / "sordino" / "ledgers" / f"{wire.digest(self.address)[:32]}.{ending}"

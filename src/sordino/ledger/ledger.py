@@ -1,6 +1,6 @@
 """What each data set has already spent: reserve, then spend.
 
-    ledger = Ledger("survey.ledger")
+    ledger = Ledger("survey.ledger")                            a file, or postgresql://user@host/database
     ledger.open("survey 2024", Budget(epsilon=2, delta=1e-6))
     plan = method.plan(problem, budget)
     with ledger.reserve("survey 2024", plan.event, budget.relation, "logistic model"):
@@ -17,90 +17,76 @@ when the ledger says that it is spent: otherwise the reference would buy a secon
 
 Later releases may be chosen in view of earlier ones, and what they cost adds up accordingly (`privacy.filter`).
 
-The file is locked while a reservation is decided, so two processes cannot both spend the last of a budget. It knows a
-data set by its name alone: the same records under two names have two budgets, and that is for whoever opens them to
-prevent. How far the file reached is kept apart from it (`privacy.kept_heads`), so that lines taken away are noticed.
-
-What the ledger asks of its storage is four things: all entries so far, an entry appended while nobody else can
-(`writing`), the head, and whether an earlier head still stands (`ledger.journal`).
+One writer at a time decides (`ledger.store`), so two processes cannot both spend the last of a budget; what may be
+written is one set of rules (`ledger.book`). A ledger knows a data set by its name alone: the same records under two
+names have two budgets, and that is for whoever opens them to prevent. How far it reached is kept apart from it
+(`ledger.kept_heads`), so that lines taken away are noticed.
 """
 
 from __future__ import annotations
 
 import getpass
-import math
 import os
 import secrets
 import socket
+import threading
 import warnings
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sordino import wire
 from sordino.budget import Budget, Relation
+from sordino.ledger import book as rules
+from sordino.ledger.book import (
+    ApprovalNeeded,
+    Book,
+    Entry,
+    Limit,
+    Plain,
+    Request,
+    Role,
+    Settlement,
+    State,
+    Tally,
+    Terms,
+)
 from sordino.ledger.journal import Journal
-from sordino.ledger.kept_heads import KeptHead
+from sordino.ledger.kept_heads import KeptHead, Mark
+from sordino.ledger.store import LONGEST, Line, Transaction, check_of, store_at
 from sordino.privacy import events
-from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
-from sordino.privacy.filter import BudgetExceeded, Charge, charge, epsilon_of, room, total
+from sordino.privacy.filter import BudgetExceeded, Charge, charge_at
 from sordino.privacy.ledger_context import account
 
-_HEADER = {"format": "sordino ledger", "version": 1}
-_LARGEST = 1 << 26
-"""Bytes of a ledger: tens of thousands of releases."""
-_CHARGE = {"Charge": Charge}
-_ROUNDING = 1e-9
+if TYPE_CHECKING:
+    from sordino.identity import Face, Identity
 
+__all__ = [
+    "ApprovalNeeded",
+    "Checked",
+    "Entry",
+    "Ledger",
+    "Request",
+    "Reservation",
+    "Role",
+    "Settlement",
+    "State",
+    "Statement",
+    "Terms",
+    "new_reference",
+    "reserved",
+    "whoami",
+]
 
-class State(StrEnum):
-    """How far a reservation came. Everything but `UNUSED` counts."""
-
-    RESERVED = "reserved"
-    SPENT = "spent"
-    UNUSED = "unused"
-
-
-@dataclass(frozen=True)
-class Settlement:
-    """What became of a reservation, and on whose word. `why` is empty where the run itself said so."""
-
-    state: State
-    created: str
-    who: str = ""
-    why: str = ""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One reservation and what became of it."""
-
-    number: int
-    dataset: str
-    event: Event
-    charge: Charge
-    note: str
-    state: State
-    created: str
-    reference: str = ""
-    by: str = ""
-    """Who reserved it, on which machine and in which process."""
-    settled: tuple[Settlement, ...] = ()
-
-    @property
-    def counts(self) -> bool:
-        return self.state is not State.UNUSED
-
-    @property
-    def ended(self) -> bool:
-        """Whether its own run said that it has ended; what is spent by hand may still be used by it."""
-        return any(settled.state is State.SPENT and not settled.why for settled in self.settled)
+_KEEP_EVERY = 1000
+"""Lines after which what they came to is kept anew."""
+_CHEAPER = 1e-9
+_LARGEST_JOURNAL = 1 << 26
+"""Bytes that the first version read."""
 
 
 class Reservation:
@@ -115,6 +101,8 @@ class Reservation:
         self.state = state
         self.is_new = is_new
         """Not one that an earlier part of the run had, which may have used the records."""
+        self.model = ""
+        """The digest of what was released, to be written down at the end."""
 
     def release_unused(self, why: str = "") -> None:
         """Give the reservation back. Only before anything ran: what has looked at the records has spent it."""
@@ -124,6 +112,17 @@ class Reservation:
                 "who knows that it has not can settle it by hand."
             )
         self._settle(State.UNUSED, why)
+
+    def name_model(self, digest: str) -> None:
+        """Say what became of what was released, after the reservation was spent."""
+        if digest == self.model:
+            return
+        try:
+            self._ledger._append({"kind": "model", "number": self.number, "model": digest})
+        except OSError as failure:
+            # it is paid for, and the ledger says so
+            warnings.warn(f"the ledger could not be told its model ({failure}).", RuntimeWarning, stacklevel=3)
+        self.model = digest
 
     def __enter__(self) -> Self:
         return self
@@ -143,7 +142,7 @@ class Reservation:
                     "withheld: see to the ledger, then run again with the same reference (a checkpoint has its own), "
                     "which is charged no second time",
                 ) from failure
-            if not self._ledger.entry(self.number).counts:
+            if not self._ledger._counts(self.number):
                 raise
             # it counts, and nobody can reserve it again: losing what is paid for over a mark would help nobody
             warnings.warn(
@@ -155,69 +154,103 @@ class Reservation:
     def _settle(self, state: State, why: str = "") -> None:
         if self.state is not State.RESERVED:
             raise ValueError(f"reservation {self.number} is {self.state} already: it can be settled once.")
-        self._ledger._settle(self.number, Settlement(state, _now(), whoami(), why))
+        told = {"who": whoami(), "why": why, **({"model": self.model} if self.model else {})}
+        self._ledger._append({"kind": "settle", "number": self.number, "state": state.value, **told})
         self.state = state
 
 
+@dataclass(frozen=True)
+class Statement:
+    """Where a data set stands, at the delta of its cap."""
+
+    dataset: str
+    terms: Terms
+    releases: int
+    """Reservations, unused ones included."""
+    spent: float
+    """The epsilon of everything that counts, as the privacy filter adds it up."""
+    left: float
+    """The epsilon that one more release may ask for; 0 when nothing is left."""
+    this_year: tuple[tuple[str, float, float, float], ...]
+    """Of each limit on a year: what it is about, its epsilon, what is spent and what is left of it."""
+    recent: tuple[Entry, ...]
+    """The last reservations."""
+    open: tuple[Entry, ...]
+    """Reservations that nobody has settled."""
+    requests: tuple[Request, ...]
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What `check` has found in order."""
+
+    lines: int
+    reservations: int
+    signed: int
+    officers: tuple[Face, ...]
+    head: str
+
+
 class Ledger:
-    """The file at `path`, created by the first `open`. Any number of processes may use it at the same time."""
+    """A SQLite file or a PostgreSQL database, created by the first entry. Any number of processes may use it at once.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        # absolute, so that it stays the same file where the working directory is another
-        self.path = Path(path).absolute()
-        self._journal = Journal(self.path, _HEADER, KeptHead(self.path), _LARGEST)
+    `identity`, or its folder, signs what is written.
+    """
 
-    def open(self, dataset: str, cap: Budget) -> None:
-        """Give `dataset` its budget, once and for all. Opening it again with the same budget does nothing."""
+    def __init__(
+        self, address: str | os.PathLike[str], identity: Identity | str | os.PathLike[str] | None = None
+    ) -> None:
+        self._store = store_at(address)
+        self.address = self._store.address
+        self.identity = _identity(identity)
+        self._kept = KeptHead(self.address)
+        self._memory = threading.local()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Ledger, (self.address, self.identity_folder or None)
+
+    # what officers do
+
+    def admit(self, member: Face, *roles: Role, login: str | None = None) -> None:
+        """Give somebody these roles and no others. The first officer of a ledger admits oneself.
+
+        `login` is the user of the database who may then read, and write if the roles need it.
+        """
+        plain = [Role(role).value for role in roles]
+        self._append({"kind": "member", "certificate": member.pem, "roles": plain})
+        if login is not None:
+            self._store.grant(login, writes=any(role != Role.READER for role in plain))
+
+    def open(
+        self,
+        dataset: str,
+        cap: Budget,
+        per_year: float | None = None,
+        per_member_year: float | None = None,
+        expires: str | None = None,
+        approval: bool = False,
+    ) -> None:
+        """Give `dataset` its budget (see `Terms`), once and for all. Opening it again with the same does nothing."""
         if not dataset:
             raise ValueError("a data set needs a name: give a string that is not empty.")
-        with self._journal.writing() as writer:
-            known = _Book.read(writer.entries[1:]).caps.get(dataset)
-            if known is None:
-                writer.append({"kind": "open", "dataset": dataset, "cap": wire.to_plain(cap), "created": _now()})
-            elif known != cap:
+        terms = Terms(cap, per_year, per_member_year, expires, approval)
+        with self._writing() as writer:
+            if dataset not in writer.book.tallies:
+                plain = {key: value for key, value in wire.to_plain(terms).items() if value not in (None, False)}
+                writer.append({**plain, "kind": "open", "dataset": dataset})
+            elif (known := writer.book.tallies[dataset].terms) != terms:
                 raise ValueError(
-                    f"{dataset!r} is open with {_words(known)}, not with {_words(cap)}: what was promised about a data "
-                    "set cannot be changed afterwards."
+                    f"{dataset!r} is open with {known}, not with {terms}: what was promised about a data set cannot be "
+                    "changed afterwards."
                 )
 
-    def reserve(
-        self, dataset: str, event: Event, relation: Relation, note: str = "", reference: str | None = None
-    ) -> Reservation:
-        """Set aside what `event` costs under `relation`; `BudgetExceeded` when it does not fit beside what was spent.
+    def approve(self, request: int, why: str = "") -> None:
+        self._append({"kind": "decide", "request": request, "approved": True, "who": self._who, "why": why})
 
-        Use it in a `with` statement around everything that touches the records. With a `reference` that has a
-        reservation already, it is that one, in the state it is in: what is spent buys nothing more.
-        """
-        with self._journal.writing() as writer:
-            book = _Book.read(writer.entries[1:])
-            cap = book.cap(dataset)
-            if relation != cap.relation:
-                raise ValueError(
-                    f"the event is stated under {Relation(relation)}, and {dataset!r} is accounted under "
-                    f"{cap.relation}: one cannot be turned into the other; plan again with {cap.relation}."
-                )
-            if (before := book.held(dataset, reference)) is not None:
-                if before.event != event:
-                    raise ValueError(
-                        f"the reference {reference} stands for another release in reservation {before.number} of "
-                        f"{dataset!r}: choose a new one for every run."
-                    )
-                state = State.SPENT if before.ended else State.RESERVED
-                return Reservation(self, before.number, before.reference, state, is_new=False)
-            counted = book.counted(dataset)
-            costs = charge(event, cap, place=len(book.of(dataset)) + 1)
-            needed = epsilon_of(total([*(entry.charge for entry in counted), costs]), cap)
-            if not counted:
-                # nothing was seen yet: the exact cost decides, up to the rounding of a plan that aims at the cap itself
-                needed = min(needed, guarantee(event, cap.delta, cap.relation).epsilon / (1 + _ROUNDING))
-            if needed > cap.epsilon:
-                raise BudgetExceeded(_refusal(dataset, cap, needed, _remaining(counted, cap, 1)))
-            number = len(book.entries)
-            plain = {"event": events.to_json(event), "charge": wire.to_plain(costs), "note": note, "created": _now()}
-            whose = {"reference": reference or "", "by": f"{whoami()}, process {os.getpid()}"}
-            writer.append({"kind": "reserve", "number": number, "dataset": dataset, **plain, **whose})
-        return Reservation(self, number, reference or "")
+    def refuse(self, request: int, why: str) -> None:
+        if not why.strip():
+            raise ValueError(f"request {request} is refused with a reason: whoever asked reads it in the ledger.")
+        self._append({"kind": "decide", "request": request, "approved": False, "who": self._who, "why": why})
 
     def settle(self, number: int, state: State, who: str, why: str) -> Entry:
         """Say by hand what became of a reservation whose run was cut off, for the record.
@@ -230,14 +263,105 @@ class Ledger:
                 f"reservation {number} is settled as spent or as unused, with who says so and why: a name and a reason "
                 "are kept in the ledger."
             )
-        return self._settle(number, Settlement(state, _now(), who, why), by_hand=True)
+        told = {"state": State(state).value, "who": who, "why": why, "by_hand": True}
+        entry = self._append({"kind": "settle", "number": number, **told})
+        assert entry is not None
+        return entry
+
+    def import_journal(self, path: str | os.PathLike[str]) -> int:
+        """Bring over a ledger of the first version, a file of lines, into this new one; how many lines it had.
+
+        Its chain is checked, and goes on: a head that was kept of it is one of this ledger too.
+        """
+        old = Path(path).absolute()
+        if not old.exists():
+            raise FileNotFoundError(f"{old} does not exist: name the ledger that is to be brought over.")
+        entries = (rules.HEADERS[0], *Journal(old, rules.HEADERS[0], _LARGEST_JOURNAL).entries())
+        with self._writing(rules.HEADERS[0]) as writer:
+            if writer.book.lines != 1:
+                raise ValueError(f"{self.address} holds a ledger already: name a new one.")
+            checks = [writer.book.head]
+            for line in entries[1:]:
+                with _sentences(str(old), Line(len(checks) + 1, b"", "")):
+                    writer.write(line)
+                checks.append(writer.book.head)
+            kept = KeptHead(str(old))
+            if (mark := kept.mark()) is not None:
+                kept.require(mark, mark.head in checks, len(checks))
+        return len(checks)
+
+    # what analysts do
+
+    def request(self, dataset: str, event: Event, relation: Relation, note: str = "") -> Request:
+        """Ask an officer for a release. What was asked for already is not asked for again, unless it was refused."""
+        with self._writing() as writer:
+            _require_relation(writer.book.tally(dataset), dataset, relation)
+            return writer.ask(dataset, event, note, again=True)
+
+    def reserve(
+        self, dataset: str, event: Event, relation: Relation, note: str = "", reference: str | None = None
+    ) -> Reservation:
+        """Set aside what `event` costs under `relation`; `BudgetExceeded` when it does not fit beside what was spent.
+
+        Use it in a `with` statement around everything that touches the records. With a `reference` that has a
+        reservation already, it is that one, in the state it is in: what is spent buys nothing more. Where releases need
+        an officer's word, the first call asks for it and raises `ApprovalNeeded`; after it, the same call succeeds.
+        """
+        self._price_beforehand(dataset, event)
+        with self._writing() as writer:
+            book = writer.book
+            tally = book.tally(dataset)
+            _require_relation(tally, dataset, relation)
+            if reference and (before := book.held(dataset, reference)) is not None:
+                number, text, ended = before
+                if text != rules.event_text(event):
+                    raise ValueError(
+                        f"the reference {reference} stands for another release in reservation {number} of "
+                        f"{dataset!r}: choose a new one for every run."
+                    )
+                return Reservation(self, number, reference, State.SPENT if ended else State.RESERVED, is_new=False)
+            costs = tally.price(event)
+            tally.require_room(dataset, event, costs, writer.year, writer.signer)
+            request = writer.ask(dataset, event, note, again=False) if tally.terms.approval else None
+            if request is None or request.approved:
+                plain = {"event": events.to_json(event), "charge": wire.to_plain(costs), "note": note}
+                whose = {"reference": reference or "", "by": _process()}
+                asked = {} if request is None else {"request": request.number}
+                number = book.made
+                writer.append({"kind": "reserve", "number": number, "dataset": dataset, **plain, **whose, **asked})
+                return Reservation(self, number, reference or "")
+        assert request is not None
+        if request.approved is None:
+            raise ApprovalNeeded(
+                f"{dataset!r} needs an officer's approval, so nothing was run: request {request.number} waits for it "
+                f"(sordino ledger approve {self.address} {request.number}). Then run this again."
+            )
+        raise PermissionError(
+            f"request {request.number} of {dataset!r} was refused by {request.who}, so nothing was run: {request.why}"
+        )
+
+    # what everybody may ask
+
+    def statement(self, dataset: str) -> Statement:
+        """What is spent and left, what is open, and the last reservations."""
+        with self._reading() as (book, transaction):
+            tally = book.tally(dataset)
+            total, *yearly = tally.limits(transaction.now().year, self._signer)
+            return Statement(
+                dataset,
+                tally.terms,
+                tally.made,
+                total.spent,
+                _left([total, *yearly]),
+                tuple((limit.words.strip(), limit.cap.epsilon, limit.spent, limit.left()) for limit in yearly),
+                tuple(tally.recent.values()),
+                tuple(e for e in book.pending.values() if e.dataset == dataset and e.state is State.RESERVED),
+                tuple(request for request in book.requests.values() if request.dataset == dataset),
+            )
 
     def spent(self, dataset: str) -> Event | None:
         """Everything spent and reserved so far, as one event; None before the first reservation."""
-        book = self._book()
-        book.cap(dataset)
-        counted = [entry.event for entry in book.counted(dataset)]
-        return events.compose(*counted) if counted else None
+        return self._book().tally(dataset).spent()
 
     def remaining(self, dataset: str, releases: int = 1) -> Budget | None:
         """What each of so many further releases may ask for, at the cap's delta; None when nothing is left.
@@ -247,135 +371,289 @@ class Ledger:
         """
         if releases < 1:
             raise ValueError(f"releases is {releases}: at least one is needed.")
-        book = self._book()
-        cap = book.cap(dataset)
-        return _remaining(book.counted(dataset), cap, releases)
+        with self._reading() as (book, transaction):
+            tally = book.tally(dataset)
+            limits = [*tally.limits(transaction.now().year, self._signer)]
+        epsilon = _left(limits, releases)
+        return replace(tally.terms.cap, epsilon=epsilon) if epsilon > 0 else None
+
+    def buys(self, dataset: str, epsilon: float) -> int:
+        """How many further releases of so much epsilon each there is room for."""
+        if not epsilon > 0:
+            raise ValueError(f"epsilon is {epsilon}: a release that costs nothing needs no budget.")
+        low, high = 0, 1
+        with self._reading() as (book, transaction):
+            tally = book.tally(dataset)
+            limits = [*tally.limits(transaction.now().year, self._signer)]
+        while _left(limits, high) >= epsilon:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if _left(limits, middle) >= epsilon else (low, middle)
+        return low
 
     def entries(self, dataset: str) -> tuple[Entry, ...]:
         """Every reservation in the order it was made, unused ones included."""
-        book = self._book()
-        book.cap(dataset)
-        return tuple(book.of(dataset))
+        self._book().tally(dataset)
+        return tuple(entry for entry in self._history().values() if entry.dataset == dataset)
 
     def entry(self, number: int) -> Entry:
         """One reservation, by its number."""
-        return self._book().entry(number)
+        history = self._history()
+        if number not in history:
+            raise ValueError(
+                f"there is no reservation {number}: `sordino ledger show` lists the {len(history)} there are."
+            )
+        return history[number]
 
     def datasets(self) -> dict[str, Budget]:
         """Every open data set and its cap."""
-        return self._book().caps
+        return {name: tally.terms.cap for name, tally in self._book().tallies.items()}
+
+    def members(self) -> dict[str, tuple[Face, tuple[Role, ...]]]:
+        """Everybody who has signed or may sign, by fingerprint, and their roles."""
+        members = self._book().members
+        return {one: (member.face, tuple(map(Role, member.roles))) for one, member in members.items()}
 
     def head(self) -> str:
         """A checksum of everything written so far, to be kept where whoever can write the file cannot change it."""
-        return self._journal.head()
+        return self._book().head
 
     def extends(self, head: str) -> bool:
         """Whether everything written when `head()` gave `head` is still there, unchanged."""
-        return self._journal.extends(head)
+        self._book()
+        with self._store.reading() as transaction:
+            # all of them: a line behind the one that is looked for may be altered
+            return head in ["", *(line.check for line in _verified(self.address, transaction))]
 
-    def _book(self) -> _Book:
-        return _Book.read(self._journal.entries())
+    def check(self) -> Checked:
+        """Read everything anew, trusting nothing that is kept: chain, signatures, roles, prices and limits."""
+        book, signed = Book(), 0
+        self._book()
+        with self._store.reading() as transaction:
+            for line in _verified(self.address, transaction):
+                with _sentences(self.address, line):
+                    plain = rules.read_body(line.body)
+                    signed += "signature" in plain
+                    if plain.get("kind") == "reserve":
+                        _require_fair(book, plain)
+                    _advance(book, line, plain)
+        faces = tuple(one.face for one in book.members.values() if Role.OFFICER in one.roles)
+        return Checked(book.lines, book.made, signed, faces, book.head)
 
-    def _settle(self, number: int, settlement: Settlement, by_hand: bool = False) -> Entry:
-        with self._journal.writing() as writer:
-            entry = _Book.read(writer.entries[1:]).entry(number)
-            # a run that ends has spent, whatever somebody took it for meanwhile; that it ends twice means two runs
-            ends = settlement.state is State.SPENT and not by_hand
-            if entry.ended if ends else entry.state is State.SPENT or (by_hand and not entry.counts):
-                raise ValueError(f"reservation {number} is {entry.state} already: it can be settled once.")
-            plain = {"state": settlement.state.value, "who": settlement.who, "why": settlement.why}
-            writer.append({"kind": "settle", "number": number, "created": settlement.created, **plain})
-        return _settled(entry, settlement)
+    # how it is done
 
+    @property
+    def identity_folder(self) -> str:
+        """Of whoever signs; empty where nobody does."""
+        return "" if self.identity is None else str(self.identity.folder.absolute())
 
-@dataclass(frozen=True)
-class _Book:
-    """The ledger's lines, read from first to last."""
+    @property
+    def _signer(self) -> str:
+        return "" if self.identity is None else self.identity.face.fingerprint
 
-    caps: dict[str, Budget]
-    entries: list[Entry]
+    @property
+    def _who(self) -> str:
+        return whoami() if self.identity is None else self.identity.face.name
 
-    @staticmethod
-    def read(lines: Iterable[dict[str, Any]]) -> _Book:
-        book = _Book({}, [])
-        for number, line in enumerate(lines, start=2):
-            try:
-                book._take(line)
-            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-                raise ValueError(
-                    f"line {number} of the ledger is not one that this version writes: read it with the version that "
-                    "wrote it, or restore the file from a copy."
-                ) from None
+    def _book(self) -> Book:
+        with self._reading() as (book, _):
+            return book
+
+    def _counts(self, number: int) -> bool:
+        pending = self._book().pending
+        return number not in pending or pending[number].counts
+
+    def _append(self, line: Plain) -> Entry | None:
+        with self._writing() as writer:
+            return writer.append(line)
+
+    def _price_beforehand(self, dataset: str, event: Event) -> None:
+        """What takes seconds is computed while others may write; the accountants remember it."""
+        book: Book = getattr(self._memory, "book", None) or self._book()
+        if dataset in book.tallies:
+            book.tallies[dataset].price(event)
+
+    def _history(self) -> dict[int, Entry]:
+        book, found = Book(), {}
+        with self._reading() as (_, transaction):
+            for line in _verified(self.address, transaction):
+                with _sentences(self.address, line):
+                    plain = rules.read_body(line.body)
+                    entry = _advance(book, line, plain)
+                if entry is not None:
+                    found[entry.number] = entry
+                elif plain.get("kind") == "model":
+                    found[plain["number"]] = replace(found[plain["number"]], model=plain["model"])
+        return found
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Book, Transaction]]:
+        with self._forgetting_after_errors(), self._store.reading() as transaction:
+            book = self._follow(transaction)
+            self._keep(book)
+            yield book, transaction
+
+    @contextmanager
+    def _writing(self, header: Plain = rules.HEADER) -> Iterator[_Writer]:
+        with self._forgetting_after_errors():
+            with self._store.writing() as transaction:
+                writer = _Writer(self._follow(transaction), transaction, self.identity)
+                if writer.book.lines == 0:
+                    writer.write(header)
+                yield writer
+            self._keep(writer.book)
+
+    @contextmanager
+    def _forgetting_after_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BudgetExceeded:
+            raise
+        except BaseException:
+            # what was taken but not written must not be believed; a refusal takes nothing
+            self._memory.__dict__.clear()
+            raise
+
+    def _follow(self, transaction: Transaction) -> Book:
+        """The book up to the last line. What this object has read already it does not read again."""
+        known: Book | None = getattr(self._memory, "book", None)
+        book = known or self._kept.book() or Book()
+        before, again = book.lines, known is not None and book.lines > 0
+        marks = {mark.lines: mark for mark in (self._kept.mark(), Mark(book.lines, book.head)) if mark is not None}
+        first = book.lines if again else 1
+        last = first - 1
+        for line in _verified(self.address, transaction, first, known=again):
+            last = line.number
+            if last in marks:
+                self._kept.require(marks[last], line.check == marks[last].head, last)
+            if last > book.lines:
+                with _sentences(self.address, line):
+                    _advance(book, line, rules.read_body(line.body))
+        furthest = marks[max(marks)]
+        self._kept.require(furthest, last >= furthest.lines, last)
+        self._memory.book, self._memory.before = book, before
         return book
 
-    def _take(self, line: dict[str, Any]) -> None:
-        match line:
-            case {"kind": "open", "dataset": str(dataset), "cap": {"kind": "Budget"} as cap}:
-                self.caps[dataset] = wire.from_plain(cap, {"Budget": Budget})
-            case {"kind": "reserve", "number": int(number), "dataset": str(dataset), "note": str(note)}:
-                happened, costs = events.from_json(line["event"]), wire.from_plain(line["charge"], _CHARGE)
-                if number != len(self.entries) or dataset not in self.caps or not isinstance(costs, Charge):
-                    raise ValueError
-                whose = str(line.get("reference", "")), str(line.get("by", ""))
-                entry = Entry(number, dataset, happened, costs, note, State.RESERVED, str(line["created"]), *whose)
-                self.entries.append(entry)
-            case {"kind": "settle", "number": int(number), "state": str(state)}:
-                words = str(line["created"]), str(line.get("who", "")), str(line.get("why", ""))
-                self.entries[number] = _settled(self.entry(number), Settlement(State(state), *words))
-            case _:
-                raise ValueError
+    def _keep(self, book: Book) -> None:
+        self._kept.remember(Mark(book.lines, book.head))
+        if book.lines // _KEEP_EVERY > self._memory.before // _KEEP_EVERY:
+            self._kept.keep(book)
 
-    def entry(self, number: int) -> Entry:
-        if not 0 <= number < len(self.entries):
+
+class _Writer:
+    """The ledger, held by this operation alone until its block ends."""
+
+    def __init__(self, book: Book, transaction: Transaction, identity: Identity | None) -> None:
+        self.book = book
+        self._transaction = transaction
+        self._identity = identity
+        self.now = transaction.now().replace(microsecond=0).isoformat()
+
+    @property
+    def year(self) -> int:
+        return int(self.now[:4])
+
+    @property
+    def signer(self) -> str:
+        return "" if self._identity is None else self._identity.face.fingerprint
+
+    def append(self, line: Plain) -> Entry | None:
+        """With the time, and signed where there is an identity, which a ledger without officers gets to know first."""
+        book, identity = self.book, self._identity
+        line = {**line, "created": self.now}
+        if identity is not None:
+            if self.signer not in book.members and line["kind"] != "member" and not book.managed:
+                self.append({"kind": "member", "certificate": identity.face.pem, "roles": []})
+            line = rules.sign(line, book.head, identity)
+        return self.write(line)
+
+    def write(self, line: Plain) -> Entry | None:
+        """As it is."""
+        book, body = self.book, wire.canonical(line).encode()
+        if len(body) > LONGEST:
+            raise ValueError(f"the entry has {len(body)} bytes, and at most {LONGEST} are kept: shorten its note.")
+        written = Line(book.lines + 1, body, check_of(book.head, body))
+        entry = _advance(book, written, rules.read_body(body))
+        self._transaction.append(written)
+        return entry
+
+    def ask(self, dataset: str, event: Event, note: str, again: bool) -> Request:
+        """The request for a release: the one there is, or a new one; after a refusal only if asked `again`."""
+        for request in reversed(self.book.requests.values()):
+            same = (request.dataset, request.event, request.signer) == (dataset, event, self.signer)
+            if same and not (again and request.approved is False):
+                return request
+        number = self.book.asked
+        plain = {"dataset": dataset, "event": events.to_json(event), "note": note, "by": _process()}
+        self.append({"kind": "request", "number": number, **plain})
+        return self.book.requests[number]
+
+
+def _verified(address: str, transaction: Transaction, first: int = 1, known: bool = False) -> Iterator[Line]:
+    """The lines from `first` on, each of which follows from the one before; `known` says that the first one is."""
+    previous, expected = "", first
+    for line in transaction.lines(first):
+        fits = line.number == expected
+        if fits and not (known and expected == first):
+            fits = line.check == check_of(previous, line.body)
+        if not fits:
             raise ValueError(
-                f"there is no reservation {number}: `sordino ledger show` lists the {len(self.entries)} there are."
+                f"line {expected} of {address} was altered or damaged: its checksum does not follow from the lines "
+                "before it. Nothing from there on can be trusted: restore it from a copy, and find out what happened."
             )
-        return self.entries[number]
-
-    def held(self, dataset: str, reference: str | None) -> Entry | None:
-        """The reservation that counts under a reference."""
-        counted = [entry for entry in self.counted(dataset) if reference and entry.reference == reference]
-        return counted[-1] if counted else None
-
-    def cap(self, dataset: str) -> Budget:
-        if dataset not in self.caps:
-            known = ", ".join(map(repr, self.caps)) or "none yet"
-            raise ValueError(
-                f"{dataset!r} is not open (open: {known}): give it a budget with open(dataset, cap) first."
-            )
-        return self.caps[dataset]
-
-    def of(self, dataset: str) -> list[Entry]:
-        return [entry for entry in self.entries if entry.dataset == dataset]
-
-    def counted(self, dataset: str) -> list[Entry]:
-        return [entry for entry in self.of(dataset) if entry.counts]
+        yield line
+        previous, expected = line.check, expected + 1
 
 
-def _remaining(counted: list[Entry], cap: Budget, releases: int) -> Budget | None:
-    if not counted and releases == 1:
-        return cap
-    epsilon = room(total(entry.charge for entry in counted), cap, releases)
-    return replace(cap, epsilon=epsilon) if epsilon > 0 else None
+def _advance(book: Book, line: Line, plain: Plain) -> Entry | None:
+    entry = book.take(plain, book.head)
+    book.lines, book.head = line.number, line.check
+    return entry
 
 
-def _refusal(dataset: str, cap: Budget, needed: float, left: Budget | None) -> str:
-    if math.isinf(needed):
-        why = f"this release cannot be bounded at delta {cap.delta:g}"
-    else:
-        why = f"with this release it would have spent epsilon {needed:.6g}"
-    what = (
-        "nothing is left" if left is None else f"one more release may ask for epsilon {left.epsilon:.6g} at that delta"
-    )
-    return f"{dataset!r} has {_words(cap)}: {why}, so nothing was run; {what}."
+@contextmanager
+def _sentences(address: str, line: Line) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, PermissionError) as error:
+        why = f" ({error})" if isinstance(error, PermissionError) else ""
+        raise ValueError(
+            f"line {line.number} of {address} is not one that this version writes{why}: read it with the version that "
+            "wrote it, or restore it from a copy."
+        ) from None
 
 
-def _words(budget: Budget) -> str:
-    return f"epsilon {budget.epsilon:g} and delta {budget.delta:g} under {budget.relation}"
+def _require_fair(book: Book, line: Plain) -> None:
+    """That a reservation was charged what it costs, and fitted."""
+    tally, event = book.tally(line["dataset"]), events.from_json(line["event"])
+    stated: Charge = wire.from_plain(line["charge"], {"Charge": Charge})
+    true = charge_at(stated.leak, event, tally.terms.cap)
+    for name in ("mu", "epsilon", "total_variation"):
+        if getattr(stated, name) < getattr(true, name) * (1 - _CHEAPER):
+            raise PermissionError("it was charged less than it costs")
+    tally.require_room(line["dataset"], event, stated, int(line["created"][:4]), line.get("signer", ""))
 
 
-def _settled(entry: Entry, settlement: Settlement) -> Entry:
-    return replace(entry, state=settlement.state, settled=(*entry.settled, settlement))
+def _left(limits: list[Limit], releases: int = 1) -> float:
+    return min(limit.left(releases) for limit in limits)
+
+
+def _require_relation(tally: Tally, dataset: str, relation: Relation) -> None:
+    stated = tally.terms.cap.relation
+    if relation != stated:
+        raise ValueError(
+            f"the event is stated under {Relation(relation)}, and {dataset!r} is accounted under {stated}: one cannot "
+            f"be turned into the other; plan again with {stated}."
+        )
+
+
+def _identity(given: Identity | str | os.PathLike[str] | None) -> Identity | None:
+    if given is None:
+        return None
+    from sordino.identity import Identity
+
+    return given if isinstance(given, Identity) else Identity.load(Path(given))
 
 
 def new_reference() -> str:
@@ -392,8 +670,8 @@ def whoami() -> str:
     return f"{user} on {socket.gethostname()}"
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _process() -> str:
+    return f"{whoami()}, process {os.getpid()}"
 
 
 def reserved(
@@ -403,4 +681,5 @@ def reserved(
     charged = account()
     if charged is None:
         return nullcontext()
-    return Ledger(charged.ledger).reserve(charged.dataset, event, relation, note, reference)
+    ledger = Ledger(charged.ledger, charged.identity or None)
+    return ledger.reserve(charged.dataset, event, relation, note, reference)

@@ -72,6 +72,14 @@ class Charge:
 
 def charge(event: Event, cap: Budget, place: int, reserve: float = RESERVE) -> Charge:
     """What `event` takes from `cap`, as the release number `place` >= 1."""
+    # 2^j places have the share 1/((j+1)(j+2)), and these sum to 1: half of the reserve lasts for any number of such
+    # releases, the rest for distances; and most releases have the leak of the one before, and so its price
+    j = place.bit_length() - 1
+    return charge_at(reserve / 2 * cap.delta / (2**j * (j + 1) * (j + 2)), event, cap)
+
+
+def charge_at(leak: float, event: Event, cap: Budget) -> Charge:
+    """What `event` takes from `cap` if it may leak so much, where Gaussian noise alone does not tell."""
     accountants.require_supported(event, cap.relation)
     leaves = leaves_of(event, cap.relation)
     if not (leaves.sampled or leaves.special):
@@ -81,8 +89,6 @@ def charge(event: Event, cap: Budget, place: int, reserve: float = RESERVE) -> C
         return Charge(math.sqrt(math.fsum(squares)) * _UP, epsilon, 0.0, leaves.total_variation)
     if cap.pure:
         return Charge(math.inf, math.inf, 0.0, leaves.total_variation)
-    # sum_k 1/(k (k+1)) = 1: half of the reserve lasts for any number of such releases, the rest for distances
-    leak = reserve / 2 * cap.delta / (place * (place + 1))
     # the distances are charged beside the profile, not inside it
     exactly = Composed(tuple(flatten(event)[0].items()))
     return Charge(_profile_mu(exactly, leak, cap.relation), math.inf, leak, leaves.total_variation)

@@ -43,14 +43,19 @@ class Named(Protocol):
     """A ledger, by the name under which every process of this machine can open it."""
 
     @property
-    def path(self) -> object: ...
+    def address(self) -> str: ...
+
+    @property
+    def identity_folder(self) -> str:
+        """Of whoever signs there; empty where nobody does."""
+        ...
 
 
 @contextmanager
 def charged_to(ledger: Named, dataset: str) -> Iterator[None]:
     """Charge every release of the block to `dataset`, which must be open in the ledger."""
     before = WeakSet(threading.enumerate())
-    block = open_blocks.announce(Account(str(ledger.path), dataset))
+    block = open_blocks.announce(Account(ledger.address, dataset, ledger.identity_folder))
     with _guard:
         _open.append(block)
         _mark_children()

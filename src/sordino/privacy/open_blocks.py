@@ -27,10 +27,11 @@ _LARGEST = 1 << 16
 
 @dataclass(frozen=True)
 class Account:
-    """A data set, and the ledger that knows what it may spend."""
+    """A data set, the ledger that knows what it may spend, and the folder of whoever signs there."""
 
     ledger: str
     dataset: str
+    identity: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +62,7 @@ def announce(account: Account) -> Announced:
     descriptor = os.open(FOLDER / f".{name}", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
-        os.write(descriptor, json.dumps([account.ledger, account.dataset], allow_nan=False).encode())
+        os.write(descriptor, json.dumps([account.ledger, account.dataset, account.identity], allow_nan=False).encode())
         os.rename(FOLDER / f".{name}", FOLDER / name)
     except BaseException:
         os.close(descriptor)
@@ -81,8 +82,7 @@ def find(name: str) -> Account | None:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
-        ledger, dataset = json.loads(os.pread(descriptor, _LARGEST, 0))
-        return Account(ledger, dataset)
+        return Account(*json.loads(os.pread(descriptor, _LARGEST, 0)))
     finally:
         os.close(descriptor)
     return None

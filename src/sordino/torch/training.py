@@ -32,6 +32,7 @@ from sordino import checkpoint as recording, wire
 from sordino.budget import Budget
 from sordino.certificate import Certificate
 from sordino.checkpoint import Checkpoint, Resume, RunRecorder
+from sordino.ledger.ledger import Reservation
 from sordino.methods import NoisyGradientDescent
 from sordino.methods.protocol import AnyMethod, Batched, Method
 from sordino.oracle.protocol import Oracle
@@ -52,6 +53,8 @@ class Fitted:
 
     model: nn.Module
     certificate: Certificate
+    reservation: Reservation | None = None
+    """What has paid for it, where a ledger was charged."""
 
 
 def fit(
@@ -111,7 +114,7 @@ def fit(
         recorder=recorder if callbacks or place else None,
     )
     load_parameters(model, trained.weights)
-    return Fitted(model, trained.certificate.about(weights_of(model)))
+    return Fitted(model, trained.about(weights_of(model)), trained.reservation)
 
 
 def weights_of(model: nn.Module) -> dict[str, NDArray[Any]]:
