@@ -9,7 +9,7 @@ import typer
 
 from sordino.budget import Relation
 from sordino.cli.console import complain, progress, say, show_table
-from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, ledger_file, method_named
+from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
     from sordino.federation.member_folder import MemberFolder
@@ -114,6 +114,7 @@ def run(
     """Take part until the model is there; after an interruption, go on from the record."""
     from sordino.federation.member_folder import FILES, MemberFolder
     from sordino.federation.runner import Waiting, run as take_part
+    from sordino.ledger.store import ledger_file
     from sordino.model_file import require_places
 
     out = folder / "model.sordino" if out is None else out

@@ -52,6 +52,7 @@ def fit(
 ) -> None:
     """Train a private model on a table and write it with its certificate."""
     from sordino.identity import Identity
+    from sordino.ledger.store import ledger_file
     from sordino.model_file import require_places, save_model
     from sordino.tabular.schema import Schema
 

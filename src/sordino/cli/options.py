@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,11 +20,6 @@ Neighbours = Annotated[
 ]
 MethodName = Annotated[str, typer.Option(help="auto, or a method: output-perturbation, noisy-gradient-descent, ..")]
 L2 = Annotated[float, typer.Option("--l2", help="Strength of the penalty (l2/2)|w|^2 on rows scaled to norm one.")]
-
-
-def ledger_file(address: str | None) -> Path | None:
-    """The file that a ledger is in, which no result may take the place of; None for one in a database."""
-    return None if address is None or address.startswith(("postgresql:", "postgres:")) else Path(address)
 
 
 def method_named(name: str) -> Any:

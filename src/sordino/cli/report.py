@@ -16,7 +16,7 @@ def report(
     schema: Annotated[
         Path | None, typer.Option(help="The schema, where the model does not carry it or its sources.")
     ] = None,
-    ledger: Annotated[Path | None, typer.Option(help="The ledger of the data set (see `sordino ledger`).")] = None,
+    ledger: Annotated[str | None, typer.Option(help="The ledger of the data set (see `sordino ledger`).")] = None,
     dataset: Annotated[str | None, typer.Option(help="The data set's name in the ledger.")] = None,
     evaluation: Annotated[
         Path | None, typer.Option(help="How good the model is, in JSON (see docs/report.md).")

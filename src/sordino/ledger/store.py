@@ -61,14 +61,19 @@ def check_of(previous: str, body: bytes) -> str:
     return hashlib.sha256(b'{"entry":%b,"previous":"%b"}' % (body, previous.encode())).hexdigest()
 
 
+def ledger_file(address: str | os.PathLike[str] | None) -> Path | None:
+    """The file that a ledger is in; None for one in a database, and for none."""
+    text = "postgresql:" if address is None else os.fspath(address)
+    # absolute, so that it stays the same file where the working directory is another
+    return None if text.startswith(("postgresql:", "postgres:")) else Path(text).absolute()
+
+
 def store_at(address: str | os.PathLike[str]) -> Store:
     """`postgresql://..`, or the path of a SQLite file."""
-    text = os.fspath(address)
-    if text.startswith(("postgresql:", "postgres:")):
+    if (file := ledger_file(address)) is None:
         from sordino.ledger.postgres import PostgresStore
 
-        return PostgresStore(text)
+        return PostgresStore(os.fspath(address))
     from sordino.ledger.sqlite import SqliteStore
 
-    # absolute, so that it stays the same file where the working directory is another
-    return SqliteStore(Path(text).absolute())
+    return SqliteStore(file)

@@ -17,6 +17,7 @@ from typing import Any
 from sordino import outputs
 from sordino.certificate import Certificate, Finding, verify
 from sordino.ledger.ledger import Ledger
+from sordino.ledger.store import ledger_file
 from sordino.model_file import LoadedModel, model_of, read_model, verify_model
 from sordino.reporting.bounds import bounds_section
 from sordino.reporting.coefficients import coefficients_section
@@ -53,7 +54,8 @@ def report(
         from sordino.reporting.page import Page, render
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{error.name} is not installed: pip install 'sordino[report]'.") from None
-    outputs.require_writable([(path, REPORT)], _inputs(model, schema, ledger, evaluation))
+    file = ledger_file(ledger.address if isinstance(ledger, Ledger) else ledger)
+    outputs.require_writable([(path, REPORT)], _inputs(model, schema, file, evaluation))
     about = _read(model, None if schema is None else schema if isinstance(schema, Schema) else Schema.load(schema))
     certificate = about.certificate
     measured = evaluation if evaluation is None or isinstance(evaluation, Evaluation) else Evaluation.load(evaluation)
@@ -130,8 +132,7 @@ def _with(model: LoadedModel, schema: Schema) -> LoadedModel:
 
 
 def _inputs(*given: Any) -> list[Path_]:
-    paths = [one.path if isinstance(one, Ledger) else one for one in given]
-    return [one for one in paths if isinstance(one, str | os.PathLike)]
+    return [one for one in given if isinstance(one, str | os.PathLike)]
 
 
 def _title(about: _About) -> str:

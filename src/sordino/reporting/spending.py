@@ -8,7 +8,6 @@ from sordino.budget import Budget
 from sordino.certificate import Certificate
 from sordino.formatting import number
 from sordino.ledger.ledger import Entry, Ledger, State
-from sordino.privacy.filter import epsilon_of, total
 from sordino.reporting.section import Section, Table
 
 
@@ -32,7 +31,7 @@ class Spending:
 def read_spending(ledger: Ledger, dataset: str | None, certificate: Certificate) -> Spending:
     """The state of the data set, found by the certificate's event where it is not named."""
     if not ledger.head():
-        raise ValueError(f"{ledger.path} does not exist: `sordino ledger open` writes one.")
+        raise ValueError(f"{ledger.address} does not exist: `sordino ledger open` writes one.")
     known = ledger.datasets()
     holding = [name for name in known if any(_is_of(entry, certificate) for entry in ledger.entries(name))]
     if dataset is None:
@@ -45,16 +44,21 @@ def read_spending(ledger: Ledger, dataset: str | None, certificate: Certificate)
         (dataset,) = candidates
     entries = ledger.entries(dataset)
     cap = known[dataset]
-    counted = [entry.charge for entry in entries if entry.counts]
     return Spending(
         dataset,
         cap,
-        epsilon_of(total(counted), cap) if counted else 0.0,
+        ledger.statement(dataset).spent,
         ledger.remaining(dataset),
         entries,
-        tuple(entry for entry in entries if _is_of(entry, certificate)),
+        _own(entries, certificate),
         ledger.head(),
     )
+
+
+def _own(entries: tuple[Entry, ...], certificate: Certificate) -> tuple[Entry, ...]:
+    """By the model that the ledger names, or, where it names another or none, by what was released."""
+    named = tuple(entry for entry in entries if entry.counts and entry.model == certificate.weights)
+    return named or tuple(entry for entry in entries if _is_of(entry, certificate))
 
 
 def _is_of(entry: Entry, certificate: Certificate) -> bool:
