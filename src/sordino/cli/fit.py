@@ -79,7 +79,11 @@ def fit(
     records_in = _opened(data, described, memory if cluster is None else 0.0)
     estimator = _estimator(described, settings)
     budget = f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")
-    with _shared_out(records_in, cluster, workers, memory) as source, _charged(ledger, dataset, signer), progress(budget):
+    with (
+        _shared_out(records_in, cluster, workers, memory) as source,
+        _charged(ledger, dataset, signer),
+        progress(budget),
+    ):
         estimator.fit(source)
 
     issued = save_model(estimator, out, signer=signer)

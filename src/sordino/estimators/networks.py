@@ -275,7 +275,9 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
             X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
             targets = self._coding.numbers(y)
         enforced, assumed = said_of_targets(self, bounds)
-        certificate, paid = self._train(X, np.clip(targets, -1.0, 1.0).astype(np.float32), 1, squared, enforced, assumed)
+        certificate, paid = self._train(
+            X, np.clip(targets, -1.0, 1.0).astype(np.float32), 1, squared, enforced, assumed
+        )
         self.certificate_ = about(certificate, released_weights(self), paid)
         return self
 
