@@ -27,6 +27,7 @@ from sordino.estimators import (
     SchemaEncoder,
 )
 from sordino.files import EncodedTable
+from sordino.methods import NoisyGradientDescent, ProximalSmoothing
 from sordino.model_file import read_model, verify_model
 from sordino.tabular import Boolean, Category, ClassTarget, Date, Number, NumberTarget, Ordinal
 from sordino.tabular.encode import encode_features
@@ -109,33 +110,34 @@ def test_the_target_may_be_given_by_itself() -> None:
     assert 0 <= whole.score(frame, frame["grade"]) <= 1
 
 
+DESCENT = NoisyGradientDescent(steps=60)
 REGRESSORS = {
-    PrivateHuberRegressor: {"threshold": 250.0},
-    PrivateLinearRegression: {},
-    PrivateQuantileRegressor: {"quantile": 0.4},
-    PrivateLinearSVR: {"tolerance": 100.0},
+    PrivateHuberRegressor: {"threshold": 250.0, "method": DESCENT},
+    PrivateLinearRegression: {"method": DESCENT},
+    PrivateQuantileRegressor: {"quantile": 0.4, "method": ProximalSmoothing(DESCENT)},
+    PrivateLinearSVR: {"tolerance": 100.0, "method": ProximalSmoothing(DESCENT)},
 }
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)
 def test_a_number_is_predicted_in_its_own_unit_and_range(kind: Any, tmp_path: Path) -> None:
     frame = people()
-    by_schema = kind(1e6, 1e-5, schema=PRICE, random_state=1, **REGRESSORS[kind]).fit(frame)
+    by_schema = kind(50.0, 1e-5, schema=PRICE, random_state=1, **REGRESSORS[kind]).fit(frame)
     X = encode_features(PRICE, frame)
     by_range = kind(
-        1e6, 1e-5, row_norm=PRICE.row_norm, target_range=(1000, 3000), random_state=1, **REGRESSORS[kind]
+        50.0, 1e-5, row_norm=PRICE.row_norm, target_range=(1000, 3000), random_state=1, **REGRESSORS[kind]
     ).fit(X, frame["price"])
     assert by_schema.coef_.tolist() == by_range.coef_.tolist()
     assert by_schema.intercept_ == by_range.intercept_
     np.testing.assert_array_equal(by_schema.predict(frame), by_range.predict(X).clip(1000, 3000))
-    assert abs(np.corrcoef(by_schema.predict(frame), frame["price"])[0, 1]) > 0.9
+    assert abs(np.corrcoef(by_schema.predict(frame), frame["price"])[0, 1]) > 0.5
     for model in (by_schema, by_range):
         said = [*model.certificate_.enforced, *model.certificate_.assumed]
         assert "targets are clipped to the range from 1000 to 3000" in said
         assert "the target range from 1000 to 3000 does not come from the records" in said
         assert_verified(model)
     # an origin moves with the range, to rounding
-    moved = kind(1e6, 1e-5, row_norm=PRICE.row_norm, target_bound=1000, random_state=1, **REGRESSORS[kind]).fit(
+    moved = kind(50.0, 1e-5, row_norm=PRICE.row_norm, target_bound=1000, random_state=1, **REGRESSORS[kind]).fit(
         X, frame["price"] - 2000
     )
     np.testing.assert_allclose(moved.predict(X) + 2000, by_range.predict(X), rtol=1e-9)
@@ -143,7 +145,7 @@ def test_a_number_is_predicted_in_its_own_unit_and_range(kind: Any, tmp_path: Pa
     again = load_model(tmp_path / "m").get_params()
     wanted = by_range.get_params()
     for name in ("target_range", "row_norm", *REGRESSORS[kind]):
-        assert again[name] == pytest.approx(wanted[name])
+        assert again[name] == (wanted[name] if name == "method" else pytest.approx(wanted[name])), name
 
 
 def fitted(kind: str, frame: Any) -> Any:
@@ -153,7 +155,7 @@ def fitted(kind: str, frame: Any) -> Any:
         "two classes": lambda: PrivateLogisticRegression(**given, schema=CLASSES),
         "three classes": lambda: PrivateLogisticRegression(**given, schema=WHOLE, relation="add_remove", records=N),
         "margins": lambda: PrivateLinearSVC(**given, schema=CLASSES),
-        "number": lambda: PrivateHuberRegressor(**given, schema=PRICE, threshold=250.0),
+        "number": lambda: PrivateHuberRegressor(**given, schema=PRICE, threshold=250.0, method=DESCENT),
         "network of classes": lambda: PrivateMLPClassifier(**network, schema=WHOLE),
         "network of numbers": lambda: PrivateMLPRegressor(**network, schema=PRICE),
     }[kind]().fit(frame)
