@@ -101,13 +101,14 @@ def run(out: Path, runs: int = RUNS) -> tuple[Finding, ...]:
 
     print(f"Training on {len(split.labels):,} records of the {survey.name}, epsilon {EPSILON:g} ...")
     released = _private(survey.schema, EPSILON).fit(split.rows, split.labels)
-    save_model(released, out / "model.sordino", survey.schema).save(out / "certificate.json")
-    print(released.certificate_.statement)
+    certificate = save_model(released, out / "model.sordino", survey.schema)
+    certificate.save(out / "certificate.json")
+    print(certificate.statement)
 
     print(f"Illustrating with {runs} further runs at each of {len(EPSILONS)} epsilons ...")
     models = _illustrate(survey.schema, split, runs)
     plain = LogisticRegression(C=1e6, max_iter=1000).fit(split.rows, split.labels)
-    _evaluate(released, split).save(out / "evaluation.json")
+    _evaluate(released, certificate.weights, split).save(out / "evaluation.json")
     return report(
         out / "model.sordino",
         out / "report.html",
@@ -148,7 +149,7 @@ def _majority(split: Split) -> Quality:
     return Quality(max(share, 1 - share), 0.5)
 
 
-def _evaluate(model: Any, split: Split) -> Evaluation:
+def _evaluate(model: Any, digest: str, split: Split) -> Evaluation:
     """On the held-out records, with intervals for how much other held-out records would change."""
     labels, quality = split.held_out_labels, _quality(model, split)
     right = int(np.sum(model.predict(split.held_out_rows) == labels))
@@ -160,7 +161,7 @@ def _evaluate(model: Any, split: Split) -> Evaluation:
     low, high = np.quantile(rankings, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
     others = "other held-out records, not another training run"
     return Evaluation(
-        model.certificate_.weights,
+        digest,
         f"{len(labels):,} held-out answers of the same survey, treated as public",
         (
             Measure("correct answers", quality.accuracy, answers.low, answers.high, LEVEL, f"Wilson: {others}"),

@@ -30,7 +30,8 @@ class Reader:
 
 def readers(folder: Path) -> dict[str, Callable[[], Reader]]:
     """By name, made when they are asked for: each may write to `folder`."""
-    made = (certificate, model, schema, ledger, journal, checkpoint, plan, signed_plan, record, frame, unopened)
+    files = (certificate, model, schema, evaluation, ledger, journal, checkpoint)
+    made = (*files, plan, signed_plan, record, frame, unopened)
     return {one.__name__: lambda one=one: one(_fresh(folder / one.__name__)) for one in made}  # type: ignore[misc]
 
 
@@ -93,6 +94,7 @@ def schema(folder: Path) -> Reader:
             "ward": {"values": ["surgery", "medicine"], "other": True},
             "m": {"boolean": True},
         },
+        "sources": {"age": "the code book", "y": "a law"},
     }
     many = ", ".join(f'"v{k}"' for k in range(20_000))
     whole = (
@@ -126,6 +128,21 @@ def schema(folder: Path) -> Reader:
         return found.row_norm, found.width, found.feature_names
 
     return Reader(case, read)
+
+
+def evaluation(folder: Path) -> Reader:
+    from sordino.reporting import Evaluation, Measure
+    from sordino.reporting.quality import quality_section
+
+    measures = (Measure("right", 0.7, 0.6, 0.8, 0.95, "Wilson"), Measure("error", 2.5))
+    intact = json.loads(Evaluation("ab" * 32, "public ones", measures, ("once",)).to_json())
+
+    def read(text: str) -> object:
+        found = Evaluation.from_json(text)
+        assert Evaluation.from_json(found.to_json()) == found
+        return quality_section(found)
+
+    return Reader(lambda random: mutations.altered_json(intact, random), read)
 
 
 def ledger(folder: Path) -> Reader:

@@ -96,7 +96,7 @@ def test_it_is_there_by_its_plain_name() -> None:
 def test_the_model_is_told_by_its_digests_and_date(folder: Path, tmp_path: Path) -> None:
     page = page_of(tmp_path, folder / "model.sordino")
     model = read_model(folder / "model.sordino")
-    assert row(page, "digest of the weights") == [model.certificate.weights]
+    assert row(page, "digest of the model") == [model.certificate.weights]
     content = (folder / "model.sordino").read_bytes()
     assert row(page, "SHA-256 of the model file") == [hashlib.sha256(content).hexdigest()]
     assert row(page, "released")[0][:10] == model.certificate.created[:10]
@@ -224,7 +224,7 @@ def test_a_certificate_alone_is_enough(folder: Path, tmp_path: Path) -> None:
     for given in (certificate, tmp_path / "certificate.json"):
         page = page_of(tmp_path, given)
         assert "The released model" not in page
-        assert row(page, "digest of the weights") == [certificate.weights]
+        assert row(page, "digest of the model") == [certificate.weights]
 
 
 def test_a_signed_model_names_its_signer_and_an_unsigned_one_says_so(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_every_number_of_the_plan_is_on_the_page(page: str, certificate: Certifi
     assert rows["steps"] == "20"
     assert float(rows["noise › std"]) == pytest.approx(certificate.plan["noise"]["std"], rel=1e-5)
     assert float(rows["bound"]) == 2.5
-    assert rows["digest of the weights"] == certificate.weights
+    assert rows["digest of the model"] == certificate.weights
 
 
 def test_sections_appear_with_their_parts(page: str) -> None:

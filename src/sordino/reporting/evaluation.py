@@ -1,7 +1,7 @@
 """How good a model is, as a small file that a report shows: `--evaluation evaluation.json`.
 
     {"format": "sordino evaluation", "version": 1,
-     "model": "3f..",                        the certificate's digest of the weights that were evaluated
+     "model": "3f..",                        the digest in the certificate of what was evaluated
      "records": "1,592 held-out records of the same survey, treated as public",
      "measures": [{"name": "correct answers", "value": 0.71, "low": 0.69, "high": 0.73, "level": 0.95,
                    "how": "Wilson's interval: other held-out records"}],

@@ -60,9 +60,7 @@ def report(
     certificate = about.certificate
     measured = evaluation if evaluation is None or isinstance(evaluation, Evaluation) else Evaluation.load(evaluation)
     if measured is not None and measured.model != certificate.weights:
-        raise ValueError(
-            "the evaluation is of another model: its digest is not the one of the weights that the certificate names."
-        )
+        raise ValueError("the evaluation is of another model: its digest is not the one that the certificate names.")
     spending = None
     if ledger is not None:
         spending = read_spending(ledger if isinstance(ledger, Ledger) else Ledger(ledger), dataset, certificate)

@@ -158,7 +158,7 @@ def _identity(page: Page) -> list[tuple[str, str]]:
     lines = [
         ("released", instant(certificate.created)),
         ("trained by", f"{type(certificate.method).__name__}, Sordino {certificate.versions['sordino']}"),
-        ("digest of the weights", certificate.weights),
+        ("digest of the model", certificate.weights),
     ]
     return [*lines, *([] if page.file_digest is None else [("SHA-256 of the model file", page.file_digest)])]
 
