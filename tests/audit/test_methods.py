@@ -63,7 +63,7 @@ CASES = {
     "descent, clipped": (NoisyGradientDescent(20, 0.5, clip=0.25), {"mu": 0.5}, {}, True),
     "descent, paper": (NoisyGradientDescent(20, 0.5, calibration="paper"), {}, {"delta": 1e-3}, False),
     "objective perturbation": (ObjectivePerturbation(), {"mu": 10.0}, {}, False),
-    "objective perturbation, paper": (ObjectivePerturbation(calibration="paper"), {"mu": 10.0}, {}, False),
+    "objective perturbation, paper": (ObjectivePerturbation(added=1.0, calibration="paper"), {"mu": 10.0}, {}, False),
     "approximate minima": (ApproximateMinimaPerturbation(), {"mu": 10.0}, {}, False),
     # batches of everybody, the only ones that runs side by side can share; the others are in test_noisy_sgd.py
     "sgd, full batches, last iterate": (NoisySGD(20, 10, 0.5, release="last"), {}, {}, True),

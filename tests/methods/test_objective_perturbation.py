@@ -106,7 +106,7 @@ def test_a_ball_is_kept_by_projecting_what_is_released(records):
 @pytest.mark.parametrize("calibration", ["tight", "paper"])
 def test_certified_end_to_end(records, calibration):
     X, y = records
-    facts, budget = problem(), Budget(1.0, 1e-6)
+    facts, budget = problem(domain=Ball(10.0)), Budget(1.0, 1e-6)
     oracle = linear_oracle(X, y, facts, Rows(1.0), R1)
     method = ObjectivePerturbation(calibration=calibration)
     certificate = train(facts, budget, method, oracle, rows=Rows(1.0)).certificate

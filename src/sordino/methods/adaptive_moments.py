@@ -43,12 +43,13 @@ from sordino.methods.settings import (
     Drawn,
     batches_of,
     calibrated,
-    calibration_of,
+    check_calibration,
     check_settings,
     clip_of,
     kept_of,
     require_delta,
     require_given,
+    settle_calibration,
 )
 from sordino.methods.updates import Moments, MomentsKind
 from sordino.oracle.protocol import Oracle
@@ -80,17 +81,17 @@ class DPRMSProp:
     sampling: Drawn = "poisson"
     release: Literal["last", "random"] = "last"
     noise_multiplier: float | None = None
+    calibration: Calibration = "tight"
 
     needs: ClassVar[type[Oracle]] = Oracle
     run = staticmethod(descend)
 
+    def __post_init__(self) -> None:
+        settle_calibration(self)
+
     @property
     def mean_decay(self) -> float:
         return 0.0
-
-    @property
-    def calibration(self) -> Calibration:
-        return calibration_of(self.noise_multiplier)
 
     def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         return _plan(self, problem, budget)
@@ -113,13 +114,13 @@ class DPAdam:
     sampling: Drawn = "poisson"
     release: Literal["last", "random"] = "last"
     noise_multiplier: float | None = None
+    calibration: Calibration = "tight"
 
     needs: ClassVar[type[Oracle]] = Oracle
     run = staticmethod(descend)
 
-    @property
-    def calibration(self) -> Calibration:
-        return calibration_of(self.noise_multiplier)
+    def __post_init__(self) -> None:
+        settle_calibration(self)
 
     def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         return _plan(self, problem, budget)
@@ -127,6 +128,7 @@ class DPAdam:
 
 def _plan(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> DescentPlan:
     require_delta(type(method).__name__, budget)
+    check_calibration(method, "Theorem 1 of Zhou et al. 2020 leaves the constants c_1 and c_2 of its noise unnamed")
     require_given(method, problem, "steps", "batch_size", "step_size", "clip")
     check_settings(
         method,

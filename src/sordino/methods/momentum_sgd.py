@@ -22,11 +22,12 @@ from sordino.methods.settings import (
     Drawn,
     batches_of,
     calibrated,
-    calibration_of,
+    check_calibration,
     check_settings,
     clip_of,
     require_delta,
     require_given,
+    settle_calibration,
 )
 from sordino.methods.updates import Momentum, Plain
 from sordino.oracle.protocol import Oracle
@@ -53,16 +54,17 @@ class DPSGD:
     sampling: Drawn = "poisson"
     release: Literal["last", "average"] = "last"
     noise_multiplier: float | None = None
+    calibration: Calibration = "tight"
 
     needs: ClassVar[type[Oracle]] = Oracle
     run = staticmethod(descend)
 
-    @property
-    def calibration(self) -> Calibration:
-        return calibration_of(self.noise_multiplier)
+    def __post_init__(self) -> None:
+        settle_calibration(self)
 
     def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         require_delta("DP-SGD", budget)
+        check_calibration(self, "Abadi et al. 2016 leave the constants of their theorem about noise unnamed")
         require_given(self, problem, "steps", "batch_size", "step_size", "clip")
         check_settings(
             self,

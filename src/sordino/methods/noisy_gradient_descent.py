@@ -17,7 +17,10 @@ A random iterate stops at an index drawn without looking at the records and is a
 below the Lipschitz constant keeps the gradient of a convex smooth (Huberised) loss when there is one score per record;
 with several scores it does not, and composition is used.
 
-`calibration="paper"` takes sigma = 2 sqrt(2) L sqrt(T log(1/delta)) / (n epsilon) (Yu et al. 2020, Theorem 1).
+`calibration="paper"` is Yu et al. 2020: sigma = 2 sqrt(2) L sqrt(T log(1/delta)) / (n epsilon), and where they are
+`None` the step and length of Theorem 1, with mu, which is public, for the expected curvature nu:
+
+    eta = 1/beta,      T = 2 log(n) / (eta mu)  and the last iterate;      T = n beta epsilon / sqrt(d)  and the average
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from sordino.methods.settings import (
     check_settings,
     clip_of,
     kept_of,
+    require_conditions,
     require_delta,
     require_given,
     require_paper_setting,
@@ -44,7 +48,7 @@ from sordino.methods.settings import (
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.sampling import FullBatch
 from sordino.privacy.noise import GaussianNoise
-from sordino.problem import NetworkProblem
+from sordino.problem import NetworkProblem, Problem
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,30 @@ class NoisyGradientDescent:
         check_settings(self, ("step_size", "clip", "radius"), ("steps",), chosen={"release": Released})
 
     def _descent(self, problem: AnyProblem, budget: Budget) -> Descent:
-        printed = self.calibration == "paper"
-        clip = None if self.clip is None and not printed else clip_of(problem, self.clip)
         if isinstance(problem, NetworkProblem) or (self.steps and self.step_size):
-            return Descent(self.steps or 0, self.step_size or 0.0, clip_of(problem, clip))
+            return Descent(self.steps or 0, self.step_size or 0.0, clip_of(problem, self.clip))
+        if self.calibration == "paper":
+            return self._theorem(problem, budget)
+        clip = None if self.clip is None else clip_of(problem, self.clip)
         return balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, self._paid)
+
+    def _theorem(self, problem: Problem, budget: Budget) -> Descent:
+        """Theorem 1 of Yu et al. 2020: eta, and T of what is released."""
+        (_, beta, mu), n, d = problem.constants, problem.records, problem.dim
+        eta = self.step_size or 1 / beta
+        T = self.steps
+        if T is None:
+            last = self.release == "last"
+            require_conditions(
+                "Theorem 1 of Yu et al. 2020",
+                (problem.convex, "a convex objective"),
+                (self.release in ("last", "average"), "release='last' or release='average'"),
+                (mu > 0 or not last, "a Ridge penalty for its last iterate: without one, give release='average'"),
+                (eta <= 1 / beta, f"steps of at most 1/beta = {1 / beta:.4g}, and step_size is {eta:.4g}"),
+                (last or eta == 1 / beta, "steps of 1/beta for its average: leave step_size out"),
+            )
+            T = math.ceil(2 * math.log(n) / (eta * mu) if last else n * beta * budget.epsilon / math.sqrt(d))
+        return Descent(T, eta, clip_of(problem, self.clip))
 
     @property
     def _paid(self) -> Paid:

@@ -12,8 +12,10 @@ Privacy: T sampled Gaussian releases, composed numerically. Poisson batches are 
 both relations); fixed-size batches without replacement are accounted under replace-one. An empty batch gets its noise
 like any other. Convexity plays no part in it.
 
-`calibration="paper"` takes sigma^2 = 8 T L^2 log(1/delta) / (n^2 epsilon^2), which was proved for batches drawn with
-replacement by a theorem about Poisson batches; the certificate states what it gives for the batches that are drawn.
+`calibration="paper"` is Algorithm 1: sigma^2 = 8 T L^2 log(1/delta) / (n^2 epsilon^2), which was proved for batches
+drawn with replacement by a theorem about Poisson batches; the certificate states what it gives for the batches that are
+drawn. What is `None` comes from Theorem 3.2 then, and its conditions are checked: a domain of radius M, epsilon <= 1,
+delta <= 1/n^2, and  beta <= (L/M) min(sqrt(n/2), epsilon n / (2 sqrt(2 d log(1/delta)))).
 
 The schedules of Yu et al. 2020 are settings: eta_t = 1/(nu t) is `step_size=1/nu, rate=Inverse()` with a public nu
 (see `sordino.curvature`), and their experiments' DP-SGD is `rate=HalvedMidway(), release="last"`.
@@ -37,6 +39,7 @@ from sordino.methods.settings import (
     calibrated,
     check_settings,
     clip_of,
+    require_conditions,
     require_delta,
     require_given,
     require_paper_setting,
@@ -101,8 +104,25 @@ class NoisySGD:
     def _descent(self, problem: AnyProblem, budget: Budget) -> tuple[Descent, int]:
         if isinstance(problem, NetworkProblem):
             return Descent(self.steps or 0, self.step_size or 0.0, clip_of(problem, self.clip)), self.batch_size or 0
+        if self.calibration == "paper" and not (self.steps and self.batch_size and self.step_size):
+            self._require_conditions(problem, budget)
         theorem = self.release == "average" or self.calibration == "paper"
         return (self._theorem if theorem else self._balanced)(problem, budget)
+
+    def _require_conditions(self, problem: Problem, budget: Budget) -> None:
+        (L, beta, _), n, d = problem.constants, problem.records, problem.dim
+        M = min(problem.domain.radius, self.radius or math.inf)
+        spread = math.sqrt(d * math.log(1 / budget.delta))
+        most = L / M * min(math.sqrt(n / 2), budget.epsilon * n / (2 * math.sqrt(2) * spread))
+        require_conditions(
+            "Theorem 3.2 of Bassily et al. 2019",
+            (problem.convex, "a convex objective"),
+            (math.isfinite(problem.domain.radius), "a bounded domain, such as Ball(radius)"),
+            (self.release == "average", "the average to be released: give release='average'"),
+            (budget.epsilon <= 1, f"epsilon of at most 1, and it is {budget.epsilon:g}"),
+            (budget.delta <= n**-2, f"delta of at most 1/n^2 = {n**-2:.3g}, and it is {budget.delta:g}"),
+            (beta <= most, f"a smoothness beta of at most {most:.4g} at this n, d and budget, and it is {beta:.4g}"),
+        )
 
     def _theorem(self, problem: Problem, budget: Budget) -> tuple[Descent, int]:
         """Theorem 3.2: T, eta and b."""

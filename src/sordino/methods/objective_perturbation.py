@@ -8,7 +8,13 @@ whatever the records, so the output noise covers a distance of 2 tau/Lambda (b o
 
 Privacy: see `privacy.objective`, whose profile holds for one score per record. Theorem 5.2 of the paper, with
 sigma^2 = 10 L^2 log(1/delta)/epsilon^2, is false for its own relation, replace-one, when delta is small;
-`calibration="paper"` takes its sigma and its lambda (Lambda_x = 2 n lambda) and certifies what they truly give.
+`calibration="paper"` takes its sigma and, unless `added` is given, Theorem 5.3's lambda (Lambda_x = 2 n lambda) for a
+domain of radius M,
+
+    lambda = (2L/M) sqrt(2/n + 4 d log(1/delta) / (epsilon n)^2),
+
+under the conditions epsilon <= 1, delta <= 1/n^2 and beta <= epsilon n lambda, and certifies what they truly give. The
+paper minimises over the domain; here the minimiser is projected onto it.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import added_convexity, expected_radius
-from sordino.methods.settings import require_delta, require_linear, require_paper_setting
+from sordino.methods.settings import require_conditions, require_delta, require_linear, require_paper_setting
 from sordino.methods.solvers import newton, svrg
 from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.penalties import Ridge
@@ -82,9 +88,10 @@ class ObjectivePerturbation:
         n = problem.records
         added = self.added
         if added is None:
-            R0 = expected_radius(problem, self.radius)
-            paper = self.calibration == "paper"
-            added = self._printed(problem, budget, R0) if paper else added_convexity(problem, budget, R0)[0]
+            if self.calibration == "paper":
+                added = self._theorem(problem, budget)
+            else:
+                added = added_convexity(problem, budget, expected_radius(problem, self.radius))[0]
         Lambda = n * mu + added
         if not Lambda > 0:
             raise ValueError("objective perturbation needs strong convexity: give a Ridge penalty, or `added` > 0.")
@@ -180,11 +187,20 @@ class ObjectivePerturbation:
         reach = self._tau(problem) + noise.step * math.sqrt(d) / 2
         return noise, GaussianNoise.at(multiplier / OUTPUT_SHARE, 2 * reach / Lambda, d)
 
-    def _printed(self, problem: Problem, budget: Budget, M: float) -> float:
-        # lambda = (2L/M) sqrt(2/n + 4 d log(1/delta) / (epsilon^2 n^2)), and beta <= epsilon n lambda
+    def _theorem(self, problem: Problem, budget: Budget) -> float:
+        """Lambda_x = 2 n lambda of Theorem 5.3."""
         L, n, d = problem.constants.L, problem.records, problem.dim
+        M = min(problem.domain.radius, self.radius or math.inf)
         weight = 2 * L / M * math.sqrt(2 / n + 4 * d * math.log(1 / budget.delta) / (budget.epsilon * n) ** 2)
-        return 2 * n * max(weight, problem.loss.smoothness(problem.row_norm) / (budget.epsilon * n))
+        beta, most = problem.loss.smoothness(problem.row_norm), budget.epsilon * n * weight
+        require_conditions(
+            "Theorem 5.3 of Bassily et al. 2019",
+            (math.isfinite(problem.domain.radius), "a bounded domain, such as Ball(radius)"),
+            (budget.epsilon <= 1, f"epsilon of at most 1, and it is {budget.epsilon:g}"),
+            (budget.delta <= n**-2, f"delta of at most 1/n^2 = {n**-2:.3g}, and it is {budget.delta:g}"),
+            (beta <= most, f"a smoothness of at most epsilon n lambda = {most:.4g}, and the loss has {beta:.4g}"),
+        )
+        return 2 * n * weight
 
 
 def _event(kappa: float, noise: GaussianNoise, output_noise: GaussianNoise) -> Event:

@@ -21,8 +21,14 @@ gradient flow leaves at worst; and never more than standing still, F(0). Stoppin
 one's own or an average of the iterates: at equal sensitivity S what they leave of a direction of curvature h is
 exp(-S h), 1/(1 + S h) and (1 - exp(-2 S h))/(2 S h).
 
-`calibration="paper"` takes Theorems 2 and 3 as printed: Delta = 5L(1 + beta/mu)/(n beta) and 3LT/(beta n), and
-sigma^2 = 2 log(2/delta) Delta^2 / epsilon^2, which falls short of the nominal guarantee at large epsilon.
+`calibration="paper"` takes Theorems 2 and 3 as printed, with the constants of their proofs where T has none:
+
+    mu > 0:    eta = 1/(mu + beta),    Delta = 5L(1 + beta/mu)/(n beta),    L that of the penalised loss where |w| <= 2D
+    mu = 0:    eta = 1/beta,           Delta = 3LT/(beta n),
+               T^3 = 2 (beta D n epsilon / L)^2 / (9 d (d+1)),   or  / (18 d log(2/delta))  where delta > 0
+
+and sigma^2 = 2 log(2/delta) Delta^2 / epsilon^2, which falls short of the nominal guarantee at large epsilon. D must be
+a bound: from the penalty, the domain or `radius`.
 """
 
 from __future__ import annotations
@@ -38,7 +44,7 @@ from sordino.budget import Budget, Relation
 from sordino.losses import Huber, Loss, Squared
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import at_most_standing, descent_bias, expected_radius
-from sordino.methods.settings import require_linear, require_paper_setting
+from sordino.methods.settings import require_conditions, require_linear, require_paper_setting
 from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.calibrate import noise_for
@@ -101,6 +107,8 @@ class OutputPerturbation:
                 f"step_size is {eta}: output perturbation needs at most 2/beta = {2 / beta:g}, above which a step "
                 "no longer contracts and the sensitivity is unbounded."
             )
+        if self.calibration == "paper":
+            self._require_conditions(problem, eta)
         T = self.steps or _steps(problem, budget, eta, self._radius(problem), self.calibration)
         if self.calibration == "paper":
             return _paper_plan(problem, budget, T, eta)
@@ -120,6 +128,22 @@ class OutputPerturbation:
             w = problem.domain.project(w - plan.step_size * (oracle.gradient(w) + problem.penalty.gradient(w)))
         # projecting once more is free: it does not look at the records
         return Release(problem.domain.project(plan.noise.perturb(w, randomness)), plan.event)
+
+    def _require_conditions(self, problem: Problem, eta: float) -> None:
+        _, beta, mu = problem.constants
+        # the printed T has D in it, and where mu > 0 the printed noise
+        bounded = math.isfinite(problem.radius) or (mu == 0 and (self.radius or self.steps) is not None)
+        require_conditions(
+            f"Theorem {2 if mu > 0 else 3} of Zhang et al. 2017",
+            (
+                bounded,
+                "a bound on |w*|: a bounded domain, a target bound with a Ridge penalty, or `radius` without one",
+            ),
+            (
+                self.steps is not None or eta <= (1 + 1e-12) / (beta + mu),
+                f"steps of at most {1 / (beta + mu):.4g}, and step_size is {eta:.4g}",
+            ),
+        )
 
     def _radius(self, problem: Problem) -> float:
         """D: what the theorems ask for, a bound on |w*|, where there is one; else, and to balance by, a guess."""

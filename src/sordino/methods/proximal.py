@@ -11,11 +11,12 @@ Utility: with M the radius of the domain (or a guess of |w*|), smoothing costs a
 
     beta = (L/M) min( sqrt(n)/4, epsilon n / (8 sqrt(d log(1/delta))) )      gives the paper's 24 M L max(.., ..).
 
-The correct L halves what noisy SGD costs there; `calibration="tight"` doubles beta, which halves what smoothing costs
-as well and is still within what Theorem 3.2 allows. Where delta = 0, the size of the l2-Laplace noise, d, stands for
-sqrt(d log(1/delta)). The noise at the end of full-batch descent depends on the length eta T of its path, not on the
-number of its steps, so there beta balances L^2/(8 beta) (a quarter of the records being near the kink) against the
-predicted excess of as many steps as a sharp loss needs (see `methods.schedule`).
+`calibration="paper"` is Theorem 4.4: that beta, and Theorem 3.2 for losses of slope 2L, with half the step and twice
+the noise that L needs. The correct L halves what noisy SGD costs there; `calibration="tight"` doubles beta, which
+halves what smoothing costs as well and is still within what Theorem 3.2 allows. Where delta = 0, the size of the
+l2-Laplace noise, d, stands for sqrt(d log(1/delta)). The noise at the end of full-batch descent depends on the length
+eta T of its path, not on the number of its steps, so there beta balances L^2/(8 beta) (a quarter of the records being
+near the kink) against the predicted excess of as many steps as a sharp loss needs (see `methods.schedule`).
 
 As the prox has a closed form there is no inner loop: a step costs what a step of logistic regression costs.
 """
@@ -31,6 +32,8 @@ from sordino.budget import Budget
 from sordino.losses import MoreauSmoothed
 from sordino.losses.kinked import Kinked
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
+from sordino.methods.noisy_sgd import NoisySGD
+from sordino.methods.plan import DescentPlan
 from sordino.methods.protocol import AnyProblem, Calibration, Guided, Method, Plan, Release, StepEvents
 from sordino.methods.schedule import (
     FEWEST_STEPS,
@@ -45,6 +48,7 @@ from sordino.methods.settings import require_linear
 from sordino.oracle.protocol import LinearOracle, Oracle
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.events import Event
+from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.words import plan_card
@@ -81,20 +85,26 @@ class ProximalSmoothing:
     The theorem is about the average of `NoisySGD`. `NoisyGradientDescent` is the default because it does better, on a9a
     (hinge), bike sharing and wine quality (absolute, pinball and insensitive loss) at epsilon 0.1 and 1: shorter steps
     follow a sharper loss at no cost in noise. `NoisySGD(release="last")` comes close and reads the records less often.
+    `calibration` is that of `inner`, and "paper" by itself is the theorem's `NoisySGD(calibration="paper")`.
     """
 
     inner: Method[Any, LinearOracle] = field(default_factory=NoisyGradientDescent)
     sharpness: float | None = None
+    calibration: Calibration = "tight"
 
     needs: ClassVar[type[Oracle]] = LinearOracle
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Method):
             raise ValueError(f"inner is {self.inner!r}: it must be a method such as NoisyGradientDescent().")
-
-    @property
-    def calibration(self) -> Calibration:
-        return self.inner.calibration
+        if self.calibration == "paper" and self.inner == NoisyGradientDescent():
+            object.__setattr__(self, "inner", NoisySGD(calibration="paper"))
+        if self.calibration not in ("tight", self.inner.calibration):
+            raise ValueError(
+                f"calibration is {self.calibration!r} and that of inner is {self.inner.calibration!r}: inner draws the "
+                "noise, so give it the calibration and leave this one out."
+            )
+        object.__setattr__(self, "calibration", self.inner.calibration)
 
     def plan(self, problem: AnyProblem, budget: Budget) -> ProximalSmoothingPlan:
         problem = require_linear(problem, "proximal smoothing")
@@ -104,7 +114,10 @@ class ProximalSmoothing:
             )
         problem.require("proximal smoothing", "convex")
         sharpness = self._sharpness(problem, budget) if self.sharpness is None else self.sharpness
-        return ProximalSmoothingPlan(sharpness, self.inner.plan(_smoothed(problem, sharpness), budget))
+        plan = self.inner.plan(_smoothed(problem, sharpness), budget)
+        if isinstance(self.inner, NoisySGD) and self.calibration == "paper":
+            plan = _for_twice_the_slope(plan, step_given=self.inner.step_size is not None)
+        return ProximalSmoothingPlan(sharpness, plan)
 
     def run(
         self,
@@ -134,6 +147,12 @@ class ProximalSmoothing:
 
 def _smoothed(problem: Problem, sharpness: float) -> Problem:
     return replace(problem, loss=MoreauSmoothed(problem.loss, sharpness))  # type: ignore[arg-type]
+
+
+def _for_twice_the_slope(plan: DescentPlan, step_given: bool) -> DescentPlan:
+    """Lemma 4.3 has 2L for the envelope's L, and Theorem 3.2 eta ~ 1/L and sigma ~ L. The true slopes stay below L."""
+    noise = GaussianNoise(plan.noise.sensitivity, 2 * plan.noise.std, plan.noise.dim)
+    return replace(plan, step_size=plan.step_size * (1 if step_given else 0.5), noise=noise)
 
 
 @dataclass(frozen=True)

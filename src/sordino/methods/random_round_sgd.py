@@ -18,8 +18,8 @@ on, where more rounds gain little: that is T where it is not given. Nor does b m
 C sqrt(2K)/(beta D_F) with which the step is 1/beta: that is b where it is not given.
 
 Privacy: R is drawn before and without the records, and T rounds are accounted for, sampled Gaussian releases composed
-numerically. `calibration="paper"` runs the original; the certificate states its true cost, some six times less than
-claimed at n = 32561 and epsilon = 1.
+numerically. `calibration="paper"` runs the original, whose Theorem 4 is for epsilon <= 1; the certificate states its
+true cost, some six times less than claimed at n = 32561 and epsilon = 1.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from sordino.methods.settings import (
     check_settings,
     clip_of,
     loss_at_zero,
+    require_conditions,
     require_delta,
     require_given,
     require_paper_setting,
@@ -107,6 +108,10 @@ class RandomRoundSGD:
         if self.calibration == "paper":
             if self.batch_size not in (None, 1) or self.clip is not None:
                 raise ValueError("calibration='paper' draws one record per step and does not clip: leave both out.")
+            if self.steps is None:
+                fits = budget.epsilon <= 1
+                condition = f"epsilon of at most 1, and it is {budget.epsilon:g}"
+                require_conditions("Theorems 4 and 5 of Zhang et al. 2017", (fits, condition))
             return self.steps or n**2, FixedSize(1)
         if self.steps and self.batch_size:
             return self.steps, batches_of(self.sampling, self.batch_size, n)

@@ -103,7 +103,8 @@ class RepeatedSelection:
     law: str = "poisson"
     held_out: float = 0.1
     score_clip: float | None = None
-    calibration: ClassVar[Calibration] = "tight"
+    calibration: Calibration = "tight"
+
     needs: ClassVar[type[Oracle]] = LinearOracle
 
     def plan(self, problem: AnyProblem, budget: Budget, run_epsilon: float | None = None) -> RepeatedSelectionPlan:
@@ -226,6 +227,11 @@ class RepeatedSelection:
 
     def _require(self, budget: Budget) -> None:
         require_delta("a search", budget, "a score with Gaussian noise is compared; give a delta")
+        if self.calibration != "tight":
+            raise ValueError(
+                f"calibration is {self.calibration!r} with a search: its theorem prints no noise, only what the runs "
+                "cost together; use calibration='tight'."
+            )
         if not 1 <= len(self.settings) <= MOST_SETTINGS:
             raise ValueError(
                 f"there are {len(self.settings)} settings: a search needs at least one Setting(method), and takes at "

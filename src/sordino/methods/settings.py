@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from sordino.budget import Budget, Relation
 from sordino.methods.plan import Batches, DescentPlan, KeptOutput, LastStep, Stop, UniformStep
@@ -53,8 +53,30 @@ def calibrated(
     return plan_at(calibrate(lambda multiplier: plan_at(multiplier).event, budget))
 
 
-def calibration_of(noise_multiplier: float | None) -> Calibration:
-    return "tight" if noise_multiplier is None else "given"
+class Multiplied(Protocol):
+    """Settings of a method that may be given its noise."""
+
+    @property
+    def noise_multiplier(self) -> float | None: ...
+    @property
+    def calibration(self) -> Calibration: ...
+
+
+def settle_calibration(method: Multiplied) -> None:
+    """A multiplier that is given says where the noise comes from."""
+    if method.noise_multiplier is not None and method.calibration == "tight":
+        object.__setattr__(method, "calibration", "given")
+
+
+def check_calibration(method: Multiplied, unprinted: str | None = None) -> None:
+    """Raise a sentence unless it is clear where the noise comes from. `unprinted` is why no paper says."""
+    if (method.noise_multiplier is None) == (method.calibration == "given"):
+        raise ValueError(
+            f"calibration is {method.calibration!r} and noise_multiplier is {method.noise_multiplier}: give a "
+            "multiplier or ask for 'tight' or 'paper' noise, not both."
+        )
+    if method.calibration == "paper" and unprinted is not None:
+        raise ValueError(f"calibration='paper' with {type(method).__name__}: {unprinted}; use calibration='tight'.")
 
 
 def loss_at_zero(problem: Problem, method: str, instead: str) -> float:
@@ -91,6 +113,17 @@ def require_paper_setting(calibration: Calibration, budget: Budget, papers: str)
             f"calibration='paper' with relation {budget.relation}: {papers} states its noise for replace_one only; "
             "use calibration='tight'."
         )
+
+
+def require_conditions(theorem: str, *conditions: tuple[bool, str]) -> None:
+    """Raise a sentence about the first condition of a printed theorem that these public facts do not meet."""
+    for holds, condition in conditions:
+        if not holds:
+            raise ValueError(
+                f"calibration='paper' takes its numbers from {theorem}, which needs {condition}. Use "
+                "calibration='tight'; or give every number yourself, and the certificate says what the printed noise "
+                "is worth."
+            )
 
 
 def require_given(method: object, problem: AnyProblem, *names: str) -> None:
