@@ -36,7 +36,8 @@ from sordino.privacy.events import (
 )
 from sordino.privacy.filter import charge
 from sordino.privacy.randomness import SEEDED
-from sordino.words import HEADINGS, described, explain, explain_entry, plan_card
+from sordino.problem import PersonUnit
+from sordino.words import HEADINGS, PERSON, described, explain, explain_entry, plan_card
 
 _SUPERSCRIPTS = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 _NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?)(?: × 10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?")
@@ -115,7 +116,7 @@ def test_each_sentence_answers_its_question() -> None:
 
 def test_add_remove_speaks_of_presence_and_of_a_stand_in() -> None:
     certificate = certificate_of(Budget(1.0, 1e-6, Relation.ADD_REMOVE), method=_descent())
-    assert "whether it was among the 500 or so" in explain(certificate).promised
+    assert "whether it is among the 500 or so" in explain(certificate).promised
     assert "added or left out" in explain(certificate).promised
 
 
@@ -133,6 +134,16 @@ def test_a_federation_says_whom_it_trusts_and_says_it_once(sentence: str, words:
     assert words in explanation.against
     assert "owners" in explanation.against
     assert sentence not in explanation.assumed
+
+
+def test_persons_are_spoken_of_where_they_are_protected() -> None:
+    certificate = certificate_of()
+    persons = replace(certificate, problem=replace(certificate.problem, person=PersonUnit(most_records=3)))
+    promised = explain(persons).promised
+    assert "any one of the 500 persons whose records it was trained on" in promised
+    assert "if all records of that person had been replaced by any others" in promised
+    assert "one person changes" in explain(persons).price
+    assert "each person drawn" in described(PoissonSampled(Gaussian(1.0), 0.5), PERSON)
 
 
 def test_a_seeded_run_promises_nothing() -> None:

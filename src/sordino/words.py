@@ -80,14 +80,40 @@ class Found(Protocol):
 
 @dataclass(frozen=True)
 class Unit:
-    """Whom or what a guarantee protects, in the singular and in the plural."""
+    """Whom or what a guarantee protects, in the singular and in the plural, and how one speaks of it."""
 
     one: str
     many: str
+    trained_on: str
+    """Those of which one is protected."""
+    whole: str
+    """What of one is protected."""
+    any_other: str
+    others: str
+    """What an attacker may know."""
+    group: str
+    """Who is protected less."""
 
 
-RECORD = Unit("record", "records")
-_UNITS = {"record": RECORD, "person": Unit("person", "persons")}
+RECORD = Unit(
+    "record",
+    "records",
+    "records it was trained on",
+    "that record",
+    "any other",
+    "every other record",
+    "Whoever has several records in the data is protected less",
+)
+PERSON = Unit(
+    "person",
+    "persons",
+    "persons whose records it was trained on",
+    "all records of that person",
+    "any others",
+    "all records of every other person",
+    "A family, or any other group of persons, is protected less",
+)
+_UNITS = {"record": RECORD, "person": PERSON}
 
 
 def unit_of(certificate: Certified) -> Unit:
@@ -139,11 +165,10 @@ def explain_entry(entry: Entry, cap: Budget, epsilon: float) -> Explanation:
         "unused": "was given back unused, and costs nothing",
     }[entry.state.value]
     note = f" ({entry.note})" if entry.note else ""
-    changed = _changed(cap.relation)
     alone = f"epsilon {number(epsilon)} at delta {number(cap.delta)}"
     return Explanation(
         f"Reservation {entry.number}{note} of the data set {entry.dataset} {state}; its promise is that the release "
-        f"would have come out almost as likely if any one {RECORD.one} {changed}.",
+        f"would have come out almost as likely if any one {RECORD.one} had been {_changed(cap.relation, RECORD)}.",
         "It holds against everybody who sees the release, and whatever else was released under this name, for as "
         "long as all of it is in this ledger.",
         f"Alone it costs {alone}, of a cap of epsilon {number(cap.epsilon)} for everything released from this data "
@@ -178,28 +203,25 @@ def plan_card(plan: Planned) -> str:
 
 
 def _promised(certificate: Certified) -> str:
-    unit, records = unit_of(certificate), number(certificate.problem.records)
+    unit, count = unit_of(certificate), number(certificate.problem.records)
     among = (
-        f"any one of the {records} {unit.many} it was trained on"
+        f"any one of the {count} {unit.trained_on}"
         if certificate.relation is Relation.REPLACE_ONE
-        else f"any one {unit.one}, not even whether it was among the {records} or so it was trained on"
+        else f"any one {unit.one}, not even whether it is among the {count} or so {unit.trained_on}"
     )
     return (
-        f"Whoever sees this model learns little about {among}: it would have come out almost as likely if that "
-        f"{unit.one} {_changed(certificate.relation)}."
+        f"Whoever sees this model learns little about {among}: it would have come out almost as likely if {unit.whole} "
+        f"had been {_changed(certificate.relation, unit)}."
     )
 
 
-def _changed(relation: Relation) -> str:
-    return {
-        Relation.REPLACE_ONE: "had been replaced by any other",
-        Relation.ADD_REMOVE: "had been added or left out",
-    }[relation]
+def _changed(relation: Relation, unit: Unit) -> str:
+    return {Relation.REPLACE_ONE: f"replaced by {unit.any_other}", Relation.ADD_REMOVE: "added or left out"}[relation]
 
 
 def _against(certificate: Certified) -> str:
-    known = "whatever else they know and however they compute, even if they know every other"
-    everybody = f"everybody who sees the model and its certificate, {known} {unit_of(certificate).one}"
+    known = f"whatever else they know, even {unit_of(certificate).others}, and however they compute"
+    everybody = f"everybody who sees the model and its certificate, {known}"
     for text in certificate.assumed:
         for kind, whom in _FEDERATIONS.items():
             if (values := kind.read(text)) is not None:

@@ -15,6 +15,7 @@ import sordino
 from html_pages import elements, text_of
 from sordino.budget import Budget
 from sordino.estimators import PrivateHuberRegressor, PrivateLogisticRegression
+from sordino.formatting import number
 from sordino.identity import Identity
 from sordino.ledger.ledger import Ledger
 from sordino.methods import NoisyGradientDescent, OutputPerturbation
@@ -65,7 +66,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ledger = Ledger(folder / "survey.ledger")
     ledger.open(DATASET, Budget(3.0, 1e-3))
     with charged_to(ledger, DATASET):
-        save_model(trained(delta=1e-5), folder / "model.sordino", SCHEMA)
+        charged = trained(delta=1e-5)
+    save_model(charged, folder / "charged.sordino")
+    save_model(charged, folder / "model.sordino", SCHEMA)
     return folder
 
 
@@ -166,7 +169,8 @@ def test_many_coefficients_are_not_all_shown(tmp_path: Path) -> None:
 
 def test_the_ledger_is_told_and_its_names_are_text(folder: Path, tmp_path: Path) -> None:
     ledger = Ledger(folder / "survey.ledger")
-    page = page_of(tmp_path, folder / "model.sordino", ledger=folder / "survey.ledger")
+    page = page_of(tmp_path, folder / "charged.sordino", ledger=folder / "survey.ledger")
+    assert "The ledger does not know" not in page
     assert f"The data set: {DATASET}" in text_of(page)
     assert row(page, "this model's reservation") == ["0"]
     assert row(page, "head of the ledger") == [ledger.head()]
@@ -175,6 +179,23 @@ def test_the_ledger_is_told_and_its_names_are_text(folder: Path, tmp_path: Path)
     assert left is not None
     assert float(row(page, "one more release may ask for")[0].split()[-1]) == pytest.approx(left.epsilon, rel=1e-5)
     assert 0.5 < float(row(page, "spent and reserved, at most")[0].split()[-1]) < 3.0
+
+
+def test_a_reservation_that_names_another_model_is_not_taken_for_its_own(folder: Path, tmp_path: Path) -> None:
+    """Of the same event, with weights of its own: without this one charge would pass for two."""
+    again = trained(delta=1e-5)
+    page = page_of(tmp_path, again, ledger=folder / "survey.ledger", dataset=DATASET)
+    assert row(page, "this model's reservation") == ["none"]
+    assert "The ledger does not know this model." in top_of(page)
+    assert "Reservation 0 is for a release like it and names another model" in top_of(page)
+
+
+def test_a_ledger_shows_a_card_in_notebooks(folder: Path) -> None:
+    ledger = Ledger(folder / "survey.ledger")
+    shown = ledger._repr_html_()
+    assert "<img" not in shown
+    assert "Reservations: 1, 0 of them open." in shown
+    assert number(ledger.statement(DATASET).spent) in shown
 
 
 def test_a_ledger_that_does_not_know_the_model_is_told_at_the_top(folder: Path, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ _LEDGER = rb'SQLite format 3|.{0,40}"format": ?"sordino ledger"'
 
 
 def explain(
-    file: Annotated[Path, typer.Argument(help="A model file, a certificate in JSON, or a ledger.")],
+    file: Annotated[str, typer.Argument(help="A model file, a certificate in JSON, or a ledger (or its address).")],
     number: Annotated[int | None, typer.Option(help="Of a ledger: the reservation to explain.")] = None,
 ) -> None:
     """Say in five plain sentences what is promised about whom, against whom, at what price, and on what it rests."""
@@ -27,10 +27,10 @@ def explain(
     if number is not None:
         say_explanation(_entry(file, number))
         return
-    with file.open("rb") as start:
+    with Path(file).open("rb") as start:
         if re.match(_LEDGER, start.read(64)):
             raise ValueError(f"{file} is a ledger: name a reservation in it, as in --number 0.")
-    certificate, findings = read_and_verify(file)
+    certificate, findings = read_and_verify(Path(file))
     say_explanation(in_words(certificate, findings))
     if not all(finding.holds for finding in findings):
         complain("NOT VERIFIED: the guarantee does not hold as stated.")
@@ -42,7 +42,7 @@ def say_explanation(explanation: Explanation) -> None:
         say(f"{heading + ':':<20}{sentence}")
 
 
-def _entry(file: Path, number: int) -> Explanation:
+def _entry(file: str, number: int) -> Explanation:
     from sordino.ledger.ledger import Ledger
     from sordino.privacy.accountants import epsilon
     from sordino.words import explain_entry

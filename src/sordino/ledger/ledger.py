@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sordino import wire
 from sordino.budget import Budget, Relation
+from sordino.formatting import card, number
 from sordino.ledger import book as rules
 from sordino.ledger.book import (
     ApprovalNeeded,
@@ -341,6 +342,20 @@ class Ledger:
         )
 
     # what everybody may ask
+
+    def _repr_html_(self) -> str:
+        """A notebook's card: where every data set stands."""
+        stated = [self.statement(name) for name in self.datasets()]
+        lines = [
+            (
+                one.dataset,
+                f"epsilon {number(one.spent)} of {number(one.terms.cap.epsilon)} is spent or reserved, at delta "
+                f"{number(one.terms.cap.delta)}; one more release may ask for {number(one.left)}. Reservations: "
+                f"{one.releases}, {len(one.open)} of them open.",
+            )
+            for one in stated
+        ]
+        return card("Ledger", lines or [("data sets", "none yet")])
 
     def statement(self, dataset: str) -> Statement:
         """What is spent and left, what is open, and the last reservations."""

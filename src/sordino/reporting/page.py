@@ -102,11 +102,18 @@ def _alerts(page: Page) -> Iterator[tuple[bool, str, str]]:
     if certificate.epsilon > 10:
         yield True, "Epsilon is large.", f"Above about 10 the guarantee says little about any one {unit.one}."
     if page.spending is not None and not page.spending.own:
+        like = ", ".join(str(entry.number) for entry in page.spending.like)
+        another = (
+            f" Reservation {like} is for a release like it and names another model: these weights without the schema "
+            "they were saved with, or a model of its own."
+            if like
+            else ""
+        )
         yield (
             True,
             "The ledger does not know this model.",
-            f"No reservation of the data set {page.spending.dataset} is for its release: it was charged elsewhere, or "
-            "to nobody.",
+            f"No reservation of the data set {page.spending.dataset} is for it: it was charged elsewhere, or to "
+            f"nobody.{another}",
         )
 
 
@@ -139,7 +146,7 @@ def _attacks(certificate: Certificate, attacks: Attacks) -> tuple[Table, Table]:
             (0, 1),
         ),
         Table(
-            f"Whoever has several {unit.many} in the data is protected less",
+            unit.group,
             (unit.many, f"epsilon, at delta {number(certificate.delta)}", "best guess right, at most"),
             groups,
             (0, 1, 2),

@@ -13,7 +13,7 @@ from sordino.reporting.section import Section, Table
 
 @dataclass(frozen=True)
 class Spending:
-    """Of one data set. `own` are the entries that stand for the certificate's event."""
+    """Of one data set. `own` are the model's entries; `like` are those of the same event that name another model."""
 
     dataset: str
     cap: Budget
@@ -21,6 +21,7 @@ class Spending:
     left: Budget | None
     entries: tuple[Entry, ...]
     own: tuple[Entry, ...]
+    like: tuple[Entry, ...]
     head: str
 
     @property
@@ -44,21 +45,19 @@ def read_spending(ledger: Ledger, dataset: str | None, certificate: Certificate)
         (dataset,) = candidates
     entries = ledger.entries(dataset)
     cap = known[dataset]
+    alike = [entry for entry in entries if _is_of(entry, certificate)]
+    named = tuple(entry for entry in entries if entry.counts and entry.model == certificate.weights)
     return Spending(
         dataset,
         cap,
         ledger.statement(dataset).spent,
         ledger.remaining(dataset),
         entries,
-        _own(entries, certificate),
+        # an entry that names no model may be anyone's of the same event; one that names another is not this one's
+        named or tuple(entry for entry in alike if not entry.model),
+        tuple(entry for entry in alike if entry.model and entry.model != certificate.weights),
         ledger.head(),
     )
-
-
-def _own(entries: tuple[Entry, ...], certificate: Certificate) -> tuple[Entry, ...]:
-    """By the model that the ledger names, or, where it names another or none, by what was released."""
-    named = tuple(entry for entry in entries if entry.counts and entry.model == certificate.weights)
-    return named or tuple(entry for entry in entries if _is_of(entry, certificate))
 
 
 def _is_of(entry: Entry, certificate: Certificate) -> bool:
