@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sordino import checkpoint
-from sordino.oracle.torch.parameters import load_parameters
+from sordino.oracle.torch.parameters import copy_of, load_parameters
 
 
 class Moment:
@@ -45,7 +44,7 @@ class Moment:
 
     def model(self) -> nn.Module:
         """A copy of the model as it is now, in eval mode. Score it on public data: other scores are releases too."""
-        copy = deepcopy(self._model)
+        copy = copy_of(self._model)
         load_parameters(copy, self.weights())
         return copy.eval()
 

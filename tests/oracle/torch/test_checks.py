@@ -1,12 +1,14 @@
 """What cannot be trained record by record is refused, and says what to do instead."""
 
 import copy
+import threading
 import warnings
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 import torch_networks as nets
 from sordino.oracle.query import Difference, Gradient
@@ -206,15 +208,90 @@ def test_an_input_that_is_changed_after_use_is_refused():
             TorchOracle(model, LOSS, (inputs, Y), network_problem(model, 10))
 
 
-def test_a_target_that_is_out_of_range_is_not_named():
-    targets = Y.clone()
+def test_a_target_that_is_out_of_range_counts_for_nothing():
+    """A sentence would tell that there is one."""
+    targets, model = Y.clone(), plain()
     targets[3] = 77
-    model = plain()
     found = TorchOracle(model, LOSS, (X, targets), network_problem(model, 10))
-    with pytest.raises(ValueError, match="every class number and every word is in range") as error:
-        found._answer(Gradient(parameter_vector(model), 1.0))
-    assert "77" not in str(error.value)
-    assert error.value.__context__ is None
+    at, others = parameter_vector(model), np.delete(np.arange(10), 3)
+    assert not found._answer(Gradient(at, 1.0, np.array([3]))).any()
+    expected = found._answer(Gradient(at, 1.0, others)).copy()
+    assert expected.any()
+    assert np.allclose(found._answer(Gradient(at, 1.0)), expected, rtol=0, atol=1e-7)
+
+
+class Unregistered(nn.Module):
+    """A trainable tensor, or a layer, in a list that PyTorch does not look into."""
+
+    def __init__(self, kept):
+        super().__init__()
+        self.layer, self.kept = nn.Linear(6, 3), [kept]
+
+    def forward(self, x):
+        kept = self.kept[0]
+        return self.layer(x) + (kept(x) if isinstance(kept, nn.Module) else kept)
+
+
+@pytest.mark.parametrize("kept", [nn.Parameter(torch.zeros(3)), nn.Linear(6, 3), torch.zeros(3, requires_grad=True)])
+def test_a_trainable_tensor_that_nobody_registered_is_refused(kept):
+    model = Unregistered(kept)
+    with pytest.raises(ValueError, match="is no parameter of the model"):
+        TorchOracle(model, LOSS, (X, Y), network_problem(model, 10))
+    model = Unregistered(kept.requires_grad_(False))
+    TorchOracle(model, LOSS, (X, Y), network_problem(model, 10))
+    kept.requires_grad_(True)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.func")
+@pytest.mark.parametrize("change", ["pruned", "weight_norm", "spectral_norm"])
+def test_weights_that_a_hook_computes(change):
+    model = plain().double()
+    if change == "pruned":
+        prune.random_unstructured(model[0], "weight", 0.4)
+    elif change == "weight_norm":
+        nn.utils.weight_norm(model[0])
+    else:
+        nn.utils.spectral_norm(model[0]).eval()
+        model(X.double())
+    found = TorchOracle(model, LOSS, (X.double(), Y), network_problem(model, 10))
+    losses = LOSS(model(X.double()), Y)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    rows = [torch.cat([g.flatten() for g in torch.autograd.grad(each, trained, retain_graph=True)]) for each in losses]
+    query = Gradient(parameter_vector(model), 0.3)
+    expected = nets.clipped(torch.stack(rows).numpy(), 0.3 / found._room(query)).sum(0)
+    assert np.allclose(found._answer(query), expected, rtol=0, atol=1e-7)
+
+
+def test_a_model_that_cannot_be_copied_gets_a_sentence():
+    model = plain()
+    model.lock = threading.Lock()
+    with pytest.raises(ValueError, match=r"cannot be copied .* keep locks"):
+        TorchOracle(model, LOSS, (X, Y), network_problem(model, 10))
+
+
+def compiled_in_place():
+    model = plain()
+    model[0].compile()
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: torch.compile(plain()), "before torch.compile"),
+        (compiled_in_place, "0 is compiled"),
+        (lambda: nn.Sequential(torch.jit.script(plain())), "before torch.jit"),
+        (lambda: torch.jit.trace(plain(), X), "before torch.jit"),
+        (lambda: nn.DataParallel(plain()), "model.module"),
+    ],
+    ids=["compiled", "compiled in place", "scripted", "traced", "parallel"],
+)
+def test_a_model_in_a_wrapper_is_refused(build, sentence):
+    model = build()
+    with pytest.raises(ValueError, match=sentence):
+        TorchOracle(model, LOSS, (X, Y), network_problem(model, 10))
 
 
 def test_parameters_the_loss_does_not_reach_are_named_and_get_nothing():

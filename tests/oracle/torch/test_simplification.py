@@ -18,7 +18,7 @@ def run(network):
         warnings.simplefilter("ignore")
         passes = Passes(model, nets.CROSS_ENTROPY, (X[:1], y[:1]), 16)
     passes.load(nets.two_points(network.model())[1])
-    for tensor, numbers in zip((passes.inputs, passes.targets), passes.made_up(seed=2), strict=True):
+    for tensor, numbers in zip(passes.places_for(16), passes.made_up(seed=2), strict=True):
         tensor.copy_(numbers)
     drawn = passes.program.draw(Randomness.seeded(0).sampling, 16)
     calls = [node.target for node in passes.program._module.graph.nodes if node.op == "call_function"]

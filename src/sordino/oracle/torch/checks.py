@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
@@ -30,6 +31,24 @@ def checked_places(model: nn.Module, problem: NetworkProblem) -> list[Place]:
             f"{problem.dim}: state it with dim={found[-1].stop}."
         )
     return found
+
+
+def refuse_wrapped(model: nn.Module) -> None:
+    """Raise a sentence for a model in a wrapper that hides what it does, or sends records to other places."""
+    scripted, spread = torch.jit.ScriptModule, nn.DataParallel | nn.parallel.DistributedDataParallel
+    for name, layer in model.named_modules():
+        if isinstance(layer, scripted):
+            what, instead = "scripted", "the model from before torch.jit"
+        elif isinstance(layer, spread):
+            what, instead = "spread over devices", "the model inside (model.module)"
+        elif layer._compiled_call_impl is not None or hasattr(layer, "_orig_mod"):
+            what, instead = "compiled", "the model from before torch.compile"
+        else:
+            continue
+        raise ValueError(
+            f"{name or 'the model'} is {what} ({type(layer).__name__}), so that its operations cannot be written down "
+            f"for one record: give {instead}."
+        )
 
 
 def refuse_mixing(model: nn.Module) -> None:

@@ -7,23 +7,39 @@ any other is used: the same rows in other places, beside others.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-Computed = Callable[[Tensor, Tensor], list[Tensor]]
+Computed = Callable[[Tensor, Tensor, int], list[Tensor]]
+"""Of inputs, targets and the number of rows that are records: everything of which their contributions are made."""
+
+COMPANIONS = (3.0, 1e4, 1e-4, math.nan)
 
 
 def keeps_records_apart(computed: Computed, inputs: Tensor, targets: Tensor) -> bool:
-    """Whether rows are the same in another order, where every other one has given way to something else."""
+    """Whether rows are the same in other places, beside others that are small, large or nothing, and beside fewer.
+
+    Rows stay at even places and at odd ones, in passes that are full and in passes that are not.
+    """
     rows = len(inputs)
-    order = torch.randperm(rows, generator=torch.Generator().manual_seed(1)).to(inputs.device)
-    here = [tensor.clone() for tensor in computed(inputs, targets)]
-    others = inputs[order]
-    others[1::2] = others[1::2] * 3 if inputs.is_floating_point() else others[:1]
-    there = computed(others, targets[order])
-    return all(torch.equal(_bits(one)[order][::2], _bits(other)[::2]) for one, other in zip(here, there, strict=True))
+    here = [tensor.clone() for tensor in computed(inputs, targets, rows)]
+    for number, scale in enumerate(COMPANIONS):
+        order = torch.randperm(rows, generator=torch.Generator().manual_seed(number)).to(inputs.device)
+        count = rows if number % 3 == 0 else rows // 2 + 1
+        staying = torch.arange(number % 2, count, 2, device=inputs.device)
+        others = slice(1 - number % 2, None, 2)
+        moved = inputs[order]
+        moved[others] = moved[others] * scale if inputs.is_floating_point() else moved[:1]
+        there = computed(moved, targets[order], count)
+        if not all(
+            torch.equal(_bits(one)[order[staying]], _bits(other)[staying])
+            for one, other in zip(here, there, strict=True)
+        ):
+            return False
+    return True
 
 
 def _bits(tensor: Tensor) -> Tensor:

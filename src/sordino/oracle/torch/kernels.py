@@ -64,6 +64,7 @@ def clip_factors(
     squares: NDArray[np.int64],
     losses: NDArray[np.int64],
     shares: Array,
+    longest: float,
     room: float,
     totals: Array,
     factors: NDArray[Any],
@@ -76,7 +77,8 @@ def clip_factors(
     squared norms; `inner` are the inner products of two sides each. A term (share, one, other) adds coefficient * one *
     other to the squared norms of a share; one and other are 0 for the number 1, k + 1 for side k and -1 - k for inner
     product k. `squares` (share, address) are squared norms that are known. A share is (factor, clip, largest square
-    that counts); `room` is for the rounding of what follows.
+    that counts); `longest` is the largest squared norm of a side that counts, and `room` is for the rounding of what
+    follows.
 
     A record counts for nothing when a loss is not finite or a square beyond the largest; NaN is beyond everything. So
     does a row from `count` on, which is no record.
@@ -102,6 +104,9 @@ def clip_factors(
         loss = carray(pointer(losses[k]), records, factors.dtype)
         for i in range(records):
             usable[i] &= abs(loss[i]) < math.inf
+    for k in range(len(sides)):
+        for i in range(records):
+            usable[i] &= known[1 + k, i] <= longest
     for k in range(len(shares)):
         for i in range(records):
             usable[i] &= totals[k, i] <= shares[k, 2]

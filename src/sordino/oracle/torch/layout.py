@@ -75,6 +75,12 @@ def layout_of(
                 noted[parameter] += 1
                 forms.setdefault(parameter, set()).add(form_of(site.layer))
     used = edges_into_parameters(trial.losses)
+    own = {id(parameter) for parameter in model.parameters()}
+    if any(id(leaf) not in own for leaf in used):
+        raise ValueError(
+            "the model or the loss uses a tensor that wants gradients and is no parameter of the model, so that it "
+            "would not be trained: register it (nn.ParameterList and nn.ModuleList in place of lists), or detach it."
+        )
     apart = {
         name
         for name, parameter, _ in places

@@ -193,9 +193,13 @@ class Product(NamedTuple):
         return write
 
     def add_wide(self, total: Tensor, some: slice, work: Workspace, first: bool) -> None:
-        mixed = work.scratch("mixed", *self.mixed[0][1][some].shape, dtype=torch.float64).zero_()
-        for weights, tensor in self.mixed:
-            mixed.addcmul_(tensor[some].double(), weights[some].double().view(-1, *[1] * (tensor.ndim - 1)))
+        mixed = work.scratch("mixed", *self.mixed[0][1][some].shape, dtype=torch.float64)
+        for number, (weights, tensor) in enumerate(self.mixed):
+            each = weights[some].double().view(-1, *[1] * (tensor.ndim - 1))
+            if number == 0:
+                torch.mul(tensor[some], each, out=mixed)
+            else:
+                mixed.addcmul_(tensor[some].double(), each)
         other = self.other[some]
         if other.is_floating_point():
             other = work.scratch("other", *other.shape, dtype=torch.float64).copy_(other)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sordino.oracle.torch import kernels
-from sordino.oracle.torch.rounding import largest_square, lost, slack
+from sordino.oracle.torch.rounding import largest_side, largest_square, lost, slack
 from sordino.oracle.torch.workspace import Workspace
 
 Kind = Literal["gradient", "difference"]
@@ -112,7 +112,13 @@ class _Loops:
             np.array(self._losses, dtype=np.int64),
         )
         spoiled = self._prepared(
-            _clips(tuple(shares), self._dtype), slack(0, self._dtype), self._totals, self._factors, self._usable, count
+            _clips(tuple(shares), self._dtype),
+            _longest(shares, self._dtype),
+            slack(0, self._dtype),
+            self._totals,
+            self._factors,
+            self._usable,
+            count,
         )
         return torch.from_numpy(np.flatnonzero(~self._usable)) if spoiled else None
 
@@ -138,6 +144,10 @@ def _table(rows: list[Any], columns: int) -> NDArray[np.int64]:
 @lru_cache(maxsize=16)
 def _clips(shares: tuple[Share, ...], dtype: torch.dtype) -> NDArray[np.float64]:
     return np.array([(share.factor, share.clip, largest_square(share.clip, dtype)) for share in shares])
+
+
+def _longest(shares: Sequence[Share], dtype: torch.dtype) -> float:
+    return largest_side(sum(share.factor * share.clip for share in shares), dtype)
 
 
 class _Operations:
@@ -170,6 +180,7 @@ class _Operations:
         totals *= 1 + slack(0, self._dtype)
         usable = torch.stack(
             [squares <= largest_square(share.clip, self._dtype) for squares, share in zip(totals, shares, strict=True)]
+            + [squares <= _longest(shares, self._dtype) for squares in known.values()]
             + [each.isfinite() for each in self._losses]
         ).all(0)
         totals.masked_fill_(~usable, 0)

@@ -11,7 +11,6 @@ A record's clipped gradient is a function of the record, of the parameters and o
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -26,10 +25,11 @@ from sordino.oracle.allowed import allow, checked_batch
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.torch import kernels
-from sordino.oracle.torch.checks import checked_places, refuse_mixing
+from sordino.oracle.torch.checks import checked_places, refuse_mixing, refuse_wrapped
 from sordino.oracle.torch.clipping import Clipping
 from sordino.oracle.torch.isolation import keeps_records_apart
 from sordino.oracle.torch.norms import Kind, Share
+from sordino.oracle.torch.parameters import copy_of
 from sordino.oracle.torch.passes import MULTIPLE, Passes
 from sordino.oracle.torch.records import Which, records_of
 from sordino.oracle.torch.rounding import BLOCK, MOST_RECORDS, pivot, sum_error
@@ -49,6 +49,9 @@ SUMS = 1 << 22
 """Bytes of the sums of blocks that are computed together."""
 
 
+_SMALL = 2.0**-10
+
+
 class TorchOracle:
     """Answers about a network's records with noise. It works on a copy of the model, on the model's device.
 
@@ -57,7 +60,8 @@ class TorchOracle:
     `named_parameters`. About `chunk` records are in a pass, a number that must not come from the records: by default
     as many as the problem has, at most 1,024.
 
-    A record whose loss or gradient is not finite counts for nothing, and raises nothing. Parameters the loss does not
+    A record whose loss or gradient is not finite, or on which an operation fails (a class number out of range), counts
+    for nothing, and raises nothing. Parameters the loss does not
     reach get noise alone. Random layers (nn.Dropout) draw from the run's secret randomness, anew for every record and
     release; a difference has the same draws at both points.
     """
@@ -73,6 +77,7 @@ class TorchOracle:
     ) -> None:
         if chunk is not None and chunk < 1:
             raise ValueError(f"chunk is {chunk}: at least one record must be in a pass.")
+        refuse_wrapped(model)
         checked_places(model, problem)
         refuse_mixing(model)
         self._problem, self._relation = problem, Relation(relation)
@@ -81,7 +86,7 @@ class TorchOracle:
         self._streams = Randomness.system()
         sample = self._records.sample(self._streams.sampling.words(SEEDS))
         rows = rows_of_pass(min(problem.records, 1024) if chunk is None else chunk)
-        self._passes = Passes(copy.deepcopy(model), loss, sample, rows)
+        self._passes = Passes(copy_of(model), loss, sample, rows)
         self._block = self._passes.rows // -(-self._passes.rows // BLOCK)
         self._sum = np.empty(problem.dim)
         self._parts = torch.zeros(
@@ -134,7 +139,7 @@ class TorchOracle:
         return self._sum
 
     def _add_pass(self, points: list[Array], shares: list[Share], which: Which, count: int, stream: Stream) -> None:
-        self._records.read(which, self._passes.inputs, self._passes.targets, stream.words(SEEDS))
+        self._records.read(which, *self._passes.places_for(count), stream.words(SEEDS))
         drawn = self._passes.program.draw(stream, count)
         # a block is never left out beside others, even one without records: how it is summed must not depend on them
         for _ in self._clipped(points, shares, count, drawn).write():
@@ -192,13 +197,14 @@ class TorchOracle:
         self._tried.add(kind)
 
     def _apart(self, points: list[Array], shares: list[Share]) -> bool:
-        rows = self._passes.rows
-        drawn = self._passes.program.draw_alike(self._streams.sampling, rows)
+        drawn = self._passes.program.draw_alike(self._streams.sampling, self._passes.rows)
+        # all are clipped, so that their norms show
+        small = [share._replace(clip=share.clip * _SMALL) for share in shares]
 
-        def computed(inputs: Tensor, targets: Tensor) -> list[Tensor]:
-            self._passes.inputs.copy_(inputs)
-            self._passes.targets.copy_(targets)
-            return self._clipped(points, shares, rows, drawn).contributions()
+        def computed(inputs: Tensor, targets: Tensor, count: int) -> list[Tensor]:
+            for place, rows in zip(self._passes.places_for(count), (inputs, targets), strict=True):
+                place.copy_(rows[:count])
+            return self._clipped(points, small, count, drawn).contributions()
 
         return all(keeps_records_apart(computed, *self._passes.made_up(seed)) for seed in range(2))
 

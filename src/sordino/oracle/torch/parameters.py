@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sordino.arrays import Array
 from sordino.problem import NetworkProblem
@@ -32,6 +33,23 @@ def places(model: nn.Module) -> list[Place]:
             found.append(Place(name, parameter, start))
             start = found[-1].stop
     return found
+
+
+def copy_of(model: nn.Module) -> nn.Module:
+    """A copy, with memory of its own for what hooks compute before every call (pruned weights, weight_norm)."""
+    computed = {
+        id(value): value.detach().clone()
+        for module in model.modules()
+        for value in vars(module).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
+    try:
+        return copy.deepcopy(model, computed)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"the model cannot be copied ({str(error).partition(chr(10))[0][:200]}): compute tensors that follow from "
+            "parameters in forward, not before, and keep locks, files and streams out of the model."
+        ) from error
 
 
 def parameter_count(model: nn.Module) -> int:

@@ -68,7 +68,8 @@ class Passes:
         self._books = [_books(site, booked) for site in self._layout.sites]
         self._entries: list[tuple[tuple[int, int], Form, int, int | None]] = []
         self.rows = self._largest(rows)
-        self.inputs, self.targets = (t.new_zeros((self.rows, *t.shape[1:])) for t in self._sample)
+        self._inputs, self._targets = self.made_up()
+        self._filling = [part[:1].clone() for part in (self._inputs, self._targets)]
         self.program = self._traced()
         if not self.program.is_random:
             refuse_mixing_of(self._layout.losses)
@@ -92,16 +93,50 @@ class Passes:
         if not finite:
             raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
 
+    def places_for(self, count: int) -> tuple[Tensor, Tensor]:
+        """Where the inputs and the targets of so many records belong; the rows behind them are made up."""
+        for tensor, row in zip((self._inputs, self._targets), self._filling, strict=True):
+            if count < self.rows:
+                tensor[count:] = row
+        return self._inputs[:count], self._targets[:count]
+
     def run(self, memory: Memory, count: int, drawn: list[list[Tensor]]) -> None:
-        """Keep the books of the first `count` rows of `inputs` and `targets`, at the point that was loaded."""
-        inputs = self.inputs
+        """Keep the books of the first `count` rows, at the point that was loaded.
+
+        A record on which an operation fails, as a loss does that refuses a NaN, gets a loss that is not finite: to
+        raise what it raised would tell about it.
+        """
+        if self._succeeds(memory, count, drawn):
+            return
+        given = self._inputs.clone(), self._targets.clone()
+
+        def alone(some: list[int]) -> bool:
+            """Whether all goes well with these records among made-up ones."""
+            for tensor, row, own in zip((self._inputs, self._targets), self._filling, given, strict=True):
+                tensor[:] = row
+                tensor[some] = own[some]
+            return self._succeeds(memory, count, drawn)
+
+        def failing(some: list[int]) -> list[int]:
+            if alone(some):
+                return []
+            half = len(some) // 2
+            return some if half == 0 else failing(some[:half]) + failing(some[half:])
+
+        failed = failing(list(range(count))) if alone([]) else None
+        if failed is None or not alone([record for record in range(count) if record not in failed]):
+            raise ValueError("an operation of the model or of the loss fails, which it did not before.")
+        memory.results[-1][failed] = torch.nan
+
+    def _succeeds(self, memory: Memory, count: int, drawn: list[list[Tensor]]) -> bool:
+        inputs = self._inputs
         if self._layout.overwrites and not self.program.together:
             inputs = inputs.clone()
-        self.program.run(memory, inputs, self.targets, count, drawn)
+        return self.program.run(memory, inputs, self._targets, count, drawn)
 
     def books(self) -> tuple[Memory, Notes]:
         """Memory for the books of a pass, and how to read them there."""
-        memory = self.program.memory(self.inputs, self.targets)
+        memory = self.program.memory(self._inputs, self._targets)
         *sides, losses = memory.results
         entries = [
             Entry(place, form, Pair(sides[left], None if right is None else sides[right]))

@@ -100,6 +100,9 @@ class Program:
         module.graph.set_codegen(CodeGen())
         module.graph.lint()
         module.recompile()
+        # as ordinary attributes, which are faster to read
+        vars(module).update(module._buffers)
+        module._buffers.clear()
         self._module = module
 
     @property
@@ -132,33 +135,31 @@ class Program:
         }
         return Memory([whole[t.data_ptr(), t.shape] for t in results], buffers)
 
-    def run(self, memory: Memory, inputs: Tensor, targets: Tensor, count: int, drawn: list[list[Tensor]]) -> None:
-        """Compute the results. Rows from `count` on are no records."""
+    def run(self, memory: Memory, inputs: Tensor, targets: Tensor, count: int, drawn: list[list[Tensor]]) -> bool:
+        """Compute the results. Rows from `count` on are no records. Whether all went well: see `Passes.run`."""
         known = self._given.flat()
         if self.together:
-            self._run([*known, inputs, targets], memory.buffers, drawn[0])
-            return
+            return self._run([*known, inputs, targets], memory.buffers, drawn[0])
         alone = [memory.buffers[result.source].view(result.shape) for result in self._results]
+        for whole in memory.results:
+            whole.zero_()
         for i in range(count):
             # in memory of its own: a view that reaches too far must not reach another record
-            self._run([*known, inputs[i].clone(), targets[i].clone()], memory.buffers, drawn[i])
-            for whole, row in zip(memory.results, alone, strict=True):
-                whole[i] = row[0]
-        for whole in memory.results:
-            whole[count:] = 0
+            if self._run([*known, inputs[i].clone(), targets[i].clone()], memory.buffers, drawn[i]):
+                for whole, row in zip(memory.results, alone, strict=True):
+                    whole[i] = row[0]
+            else:
+                memory.results[-1][i] = torch.nan
+        return True
 
-    def _run(self, known: Sequence[Tensor], buffers: list[Tensor], drawn: list[Tensor]) -> None:
+    def _run(self, known: Sequence[Tensor], buffers: list[Tensor], drawn: list[Tensor]) -> bool:
         try:
             with torch.no_grad():
                 self._module(*buffers, *drawn, *(known[position] for position in self._positions))
-            return
-        except (RuntimeError, IndexError) as error:
-            kind = type(error).__name__
-        # outside the handler, so that the error with its message, which could hold a value of a record, is gone
-        raise ValueError(
-            f"an operation of the model or of the loss failed on the records ({kind}), which it did not on made-up "
-            "ones: see that every class number and every word is in range."
-        )
+        except (RuntimeError, IndexError):
+            # nothing of the error is kept: its message may hold a value of a record
+            return False
+        return True
 
 
 @contextmanager

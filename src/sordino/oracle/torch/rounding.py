@@ -17,14 +17,18 @@ vector, the Euclidean norm of those magnitudes is at most the sum of the clipped
 several products, which may cancel, their total length L_i counts; they are summed in double precision, and norms are
 measured so large, by CANCELLED L_i^2 in their square, that no record's weight times L_i is above
 C / sqrt(CANCELLED) = 4096 C. Rounding to the grid, of step at most 2^-26 C, moves a block by half a step in each of d
-coordinates, and numbers too small for the dtype lose at most `tiny` each.
+coordinates.
+
+**Numbers too small for the dtype** lose at most `tiny` each. In a sum that is all. But a weight is multiplied into one
+side of a product before the other side is: what is lost then, `tiny` in each of at most d numbers, is multiplied by
+that other side. So a record with a side longer than FAR C / tiny counts for nothing, and others lose FAR sqrt(d) C.
 
 Two blocks with a record and two without it have four errors, so a record moves f by at most C (1 + E),
 
-    E = 4 m (gamma_{sm+8} + 4096 gamma'_K) + 2 2^-26 sqrt(d) + 4 sqrt(d) 2 s m tiny / C,     gamma' in double precision,
+    E = 4 m (gamma_{sm+8} + 4096 gamma'_K) + 2 2^-26 sqrt(d) + 4 s m sqrt(d) (2 tiny / C + FAR),
 
-with s the vectors that a record adds (a recursion has two) and K the longest sum of products. Records are therefore
-clipped to C / (1 + E): one moves what is released by C at most.
+gamma' in double precision, s the vectors that a record adds (a recursion has two) and K the longest sum of products, of
+all pairs together. Records are therefore clipped to C / (1 + E): one moves what is released by C at most.
 """
 
 from __future__ import annotations
@@ -37,6 +41,9 @@ import torch
 
 CANCELLED = 2.0**-24
 """How much of a record's squared length counts towards its squared norm, where products may cancel."""
+
+FAR = 2.0**-60
+"""Times clip / tiny, the longest side of a product that counts: some 1e20 clips in single precision."""
 
 LONGEST = 1 << 22
 """Products in one sum, at most."""
@@ -70,13 +77,20 @@ def largest_square(clip: float, dtype: torch.dtype) -> float:
 
 
 @cache
+def largest_side(clip: float, dtype: torch.dtype) -> float:
+    """The largest squared length of a record's side of a product that counts."""
+    longest = FAR * clip / float(torch.finfo(dtype).tiny)
+    return min(longest * longest, sys.float_info.max)
+
+
+@cache
 def sum_error(clip: float, block: int, vectors: int, dim: int, dtype: torch.dtype) -> float:
     """E: how much further than its clip a record could move a sum, relative to the clip."""
     narrow, wide = (torch.finfo(kind).eps / 2 for kind in (dtype, torch.float64))
     terms = vectors * block + 8
     products = _gamma(terms, narrow) + _gamma(LONGEST, wide) / math.sqrt(CANCELLED)
     coordinates = math.sqrt(dim)
-    small = 8 * coordinates * vectors * block * float(torch.finfo(dtype).tiny) / clip
+    small = 4 * coordinates * vectors * block * (2 * float(torch.finfo(dtype).tiny) / clip + FAR)
     error = 4 * block * products + 2 * 2.0**-_GRID * coordinates + small
     if 4 * vectors * block * clip > torch.finfo(dtype).max:
         raise ValueError(
