@@ -501,7 +501,7 @@ def test_a_spoiled_record_changes_its_own_block_alone(layers, kind):
     spoiled[300] = torch.nan
 
     def loss(outputs, targets):
-        return LOSS(outputs, targets.nan_to_num(0).long()) + 0 * targets
+        return LOSS(outputs, targets.nan_to_num(0).long()) * (1 + 0 * targets)
 
     at, since = nets.two_points(model)
     query, blocks = QUERIES[kind](at, since, 0.05), []
@@ -556,19 +556,17 @@ def test_a_sum_of_several_products_is_no_longer_than_its_bound_allows(monkeypatc
 
 
 @pytest.mark.parametrize("kind", ["gradient", "recursion"])
-@pytest.mark.parametrize("clip", [1e-6, 1.0])
-@pytest.mark.parametrize("length", [1e10, 1e25, 1e37, 3e38])
-def test_a_huge_record_with_a_tiny_gradient_stays_within_the_clip(length, clip, kind):
+@pytest.mark.parametrize(("clip", "length"), [(1.0, 1e10), (1.0, 1e25), (1.0, 3e38), (1e-7, 2.7e37), (1e-7, 4.4e37)])
+def test_a_huge_record_with_a_tiny_gradient_stays_within_the_clip(clip, length, kind):
     """The weight is multiplied into what is tiny, where digits get lost, before it meets what is huge."""
-    model = nn.Linear(2, 1, bias=False)
-    at = np.zeros(2)
-    for factor in (1.0, 2.1, 3.3):
-        X, y = torch.tensor([[length, 0.0]]), torch.tensor([factor * 1e3 * clip / length])
-        oracle = oracle_of(model, (X, y), lambda outputs, targets: outputs[:, 0] * targets)
-        answer = oracle._answer(QUERIES[kind](at, at + 1, clip))
-        assert np.linalg.norm(answer) <= clip
-        if length <= 1e10:
-            assert answer.any()
+    model, at = nn.Linear(8, 8, bias=False), np.zeros(64)
+    X, y = torch.zeros(1, 8), torch.tensor([1e3 * clip / length])
+    X[0, 0] = length
+    oracle = oracle_of(model, (X, y), lambda outputs, targets: outputs[:, 0] * targets)
+    answer = oracle._answer(QUERIES[kind](at, at + 1, clip))
+    assert np.linalg.norm(answer) <= clip
+    # one of ordinary length counts
+    assert answer.any() == (length == 1e10)
 
 
 @pytest.mark.parametrize("which", ["place", "parity", "company", "number"])
