@@ -7,6 +7,8 @@ import errno
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -179,6 +181,43 @@ def test_nothing_is_written_among_the_records(tmp_path: Path) -> None:
         with pytest.raises(FileExistsError, match="that is read"):
             outputs.require_writable([(tmp_path / folder / "note", NOTES)], inputs=(tmp_path / "records",))
     outputs.require_writable([(tmp_path / "note", NOTES)], inputs=(tmp_path / "records",))
+
+
+BOUND = """
+import sys
+from sordino import outputs
+records, path = sys.argv[1:]
+try:
+    outputs.require_writable([(path, outputs.Kind("a note", rb"note"))], inputs=(records,))
+except FileExistsError as error:
+    print(error)
+"""
+
+
+def test_a_folder_or_file_that_is_mounted_twice_is_one(tmp_path: Path) -> None:
+    for folder in ("records", "again"):
+        (tmp_path / folder / "2024").mkdir(parents=True)
+    for file in ("records.csv", "again.csv"):
+        (tmp_path / file).write_bytes(b"note")
+    python = f"{sys.executable} -c '{BOUND}'"
+    for mount, records, path, sentence in (
+        ("records again", "records", "again/2024/note", "in the folder"),
+        ("records.csv again.csv", "records.csv", "again.csv", "is read or kept by the same command"),
+    ):
+        script = f"mount --bind {mount} && {python} {records} {path}"
+        run = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True)
+        if "ermi" in run.stderr:
+            pytest.skip("nothing can be mounted here")
+        assert sentence in run.stdout, run.stderr
+
+
+def test_a_new_ledger_is_for_its_owner_and_keeps_the_mode_it_is_given(tmp_path: Path, umask: int) -> None:
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open("survey", Budget(1.0, 1e-6))
+    assert mode(ledger.path) == 0o600
+    ledger.path.chmod(0o660)
+    ledger.open("other", Budget(1.0, 1e-6))
+    assert mode(ledger.path) == 0o660
 
 
 def test_two_results_have_two_names(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def require_writable(outputs: Sequence[Output], inputs: Paths = ()) -> None:
         for other in read:
             if _is_same(target, other):
                 raise FileExistsError(f"{target} is read or kept by the same command: write {kind.name} elsewhere.")
-            if other.is_dir() and target.parent.resolve().is_relative_to(other.resolve()):
+            if other.is_dir() and _is_inside(target, other):
                 raise FileExistsError(f"{target} is in the folder {other} that is read: write {kind.name} elsewhere.")
         for earlier, of in outputs[:number]:
             if _is_same(target, Path(earlier)):
@@ -125,6 +125,12 @@ def _is_same(one: Path, other: Path) -> bool:
     # some file systems take upper and lower case, or two spellings of an accent, for the same name
     names = [unicodedata.normalize("NFC", path.name).casefold() for path in (one, other)]
     return names[0] == names[1] and other.parent.is_dir() and one.parent.samefile(other.parent)
+
+
+def _is_inside(target: Path, folder: Path) -> bool:
+    """By what the folders are and not by their names, of which a folder that is mounted twice has two."""
+    parent = target.parent.resolve()
+    return any(above.samefile(folder) for above in (parent, *parent.parents))
 
 
 def _try_folder(target: Path) -> None:

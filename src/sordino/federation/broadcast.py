@@ -8,6 +8,10 @@ they did not, each holds two statements of one session and round with different 
 evidence that convinces anybody who knows its certificate. A member that follows the protocol signs one statement in a
 round, and no session is like another, because everybody's random bytes are in its name: so nobody can be accused by
 what it said before, or by what others make up.
+
+The first exchange, which makes that name, has no such evidence: two signatures under different random bytes are what a
+member that follows the protocol gives in two sessions. A contradiction there ends the session before anything was said
+in it, and tells who heard something else, not whose word it was.
 """
 
 from __future__ import annotations

@@ -98,7 +98,8 @@ class Journal:
         """Wait until no other process writes, then read what is there and append to it."""
         outputs.require_ordinary(self.path)
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            # a new one is for its owner's eyes; who shares it gives it another mode, which stays
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"{self.path} cannot be created: its folder does not exist; create the folder first."
