@@ -6,7 +6,7 @@ import numpy as np
 
 from sordino.budget import Budget
 from sordino.domains import Ball
-from sordino.losses import Hinge, Logistic
+from sordino.losses import Hinge, Logistic, Squared
 from sordino.methods import (
     DPSGD,
     AdaptiveGradientDescent,
@@ -24,6 +24,7 @@ from sordino.methods import (
     RecursiveMomentum,
     RepeatedSelection,
     Setting,
+    SufficientStatistics,
 )
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
@@ -42,6 +43,7 @@ SETTINGS = {
         DPRMSProp(5, 50),
         DPAdam(5, 50, sampling="fixed_size"),
         RecursiveMomentum(5, 50),
+        SufficientStatistics(),
         ProximalSmoothing(NoisyGradientDescent(5)),
         BassilySmithThakurta(50, 5),
         ApproximateMinimaPerturbation(),
@@ -55,7 +57,8 @@ ROWS = Rows(2.0, intercept=0.4)
 
 
 def problem(method, records, features):
-    loss = Hinge() if isinstance(method, ProximalSmoothing) else Logistic()
+    losses = {ProximalSmoothing: Hinge(), SufficientStatistics: Squared(1.0)}
+    loss = losses.get(type(method), Logistic())
     return Problem(records, features + 1, loss, penalty=Ridge(0.5), domain=Ball(4.0))
 
 

@@ -246,6 +246,23 @@ def test_squared_gradient_bound_needs_the_ball_and_is_reached_on_it() -> None:
     assert np.linalg.norm(further) > loss.lipschitz(2.0, 5.0)
 
 
+def test_a_clipped_squared_gradient_is_the_one_of_hubers_loss() -> None:
+    """With the threshold clip/|x|: convex, as smooth, and at most the clip, wherever the weights are."""
+    rng, loss = np.random.default_rng(2), Squared(0.8, clip=0.3)
+    X = rng.normal(size=(200, 3)) * 10.0 ** rng.uniform(-2, 0.5, size=(200, 1))
+    norms = np.linalg.norm(X, axis=1)
+    for w in (np.zeros(3), rng.normal(size=3), 1e6 * rng.normal(size=3)):
+        y = 3 * rng.normal(size=200)
+        slopes = loss.slope(X @ w, y)
+        clipped = slopes * np.minimum(1.0, 0.3 / np.maximum(np.abs(slopes) * norms, 1e-300))
+        huber = [Huber(0.3 / norm, 0.8).slope(a, b) for norm, a, b in zip(norms, X @ w, y, strict=True)]
+        np.testing.assert_allclose(clipped, huber, rtol=1e-9)
+        assert (np.abs(huber) * norms).max() <= loss.lipschitz(norms.max(), inf) * (1 + 1e-12)
+    assert loss.lipschitz(1.0, inf) == 0.3
+    # a bound that the ball gives counts where it is smaller
+    assert loss.lipschitz(0.1, 1.0) == pytest.approx(0.1 * (0.1 + 0.8))
+
+
 # --- The Moreau envelope  e(a) = min_p phi(p) + (p - a)^2 / (2 step);  e'(a) = (a - prox) / step,  b = 1/step. ---
 
 ENVELOPE_SLOPES: list[tuple[Any, Any]] = [
@@ -307,6 +324,7 @@ def test_prox_takes_a_step_per_record(loss: Any) -> None:
         (lambda: Softmax(1), "classes is 1: a softmax loss needs at least two"),
         (lambda: Squared(0.0), r"target_bound is 0\.0: it must be a positive finite number"),
         (lambda: Squared(inf), "target_bound is inf: it must be a positive finite number"),
+        (lambda: Squared(1.0, clip=0.0), r"clip is 0\.0"),
         (lambda: Squared(math.nan), "target_bound is nan: it must be a positive finite number"),
         (lambda: Huber(0.0), r"threshold is 0\.0: it must be a positive finite number"),
         (lambda: Huber(inf), "threshold is inf: it must be a positive finite number"),

@@ -6,7 +6,7 @@ import pytest
 
 from sordino.budget import Budget, Relation
 from sordino.losses import Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, Softmax
-from sordino.methods import NoisyGradientDescent, NoisySGD, OutputPerturbation
+from sordino.methods import DPSGD, NoisyGradientDescent, NoisySGD, OutputPerturbation
 from sordino.methods.output_perturbation import predicted_output_excess
 from sordino.methods.schedule import expected_radius
 from sordino.penalties import BoundedPenalty, Ridge
@@ -98,3 +98,31 @@ def test_predictions_fall_with_epsilon_and_with_records():
 
 def test_batches_come_last():
     assert not isinstance(choose(Problem(1000, 3, Logistic()), Budget(0.1, 1e-6)), NoisySGD)
+
+
+def test_many_classes_and_many_records_are_read_in_batches():
+    """With the noise of the full descent, and a fraction of its work; what is quick stays as it is."""
+    problem, budget = Problem(60_000, 785, Softmax(10)), Budget(1.0, 1e-9)
+    chosen = choose(problem, budget)
+    assert isinstance(chosen, DPSGD)
+    full, batches = NoisyGradientDescent().plan(problem, budget), chosen.plan(problem, budget)
+    assert (batches.steps, batches.step_size, batches.clip) == (full.steps, full.step_size, full.clip)
+    assert batches.update == full.update
+    size = batches.sampling.expected_size(problem.records)
+    assert batches.noise.std / size == pytest.approx(full.noise.std / problem.records, rel=0.01)
+    assert size < problem.records / 3
+    for quick in (Problem(2000, 65, Softmax(10)), Problem(60_000, 785, Logistic())):
+        assert isinstance(choose(quick, budget), NoisyGradientDescent)
+
+
+def test_auto_is_planned_once(monkeypatch):
+    """By the choice, by whoever trains, and by a preparation around it."""
+    from sordino.estimators.linear import prepared_method
+    from sordino.methods.protocol import planned
+
+    counted = []
+    plan = NoisyGradientDescent.plan
+    monkeypatch.setattr(NoisyGradientDescent, "plan", lambda *facts: counted.append(facts) or plan(*facts))
+    problem, budget = Problem(3217, 9, Logistic()), Budget(1.0, 1e-6)
+    planned(prepared_method("auto", "auto", problem, budget), problem, budget)
+    assert len(counted) == 1

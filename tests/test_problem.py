@@ -167,9 +167,10 @@ def test_counts_are_whole_numbers(name: str, count: Any) -> None:
         Problem(**counts, loss=Logistic())
 
 
-def test_squared_loss_needs_a_ball() -> None:
-    with pytest.raises(ValueError, match=r"Squared loss has no bounded gradient .* give the problem a Ball\(radius\)"):
+def test_squared_loss_needs_a_ball_or_a_clip() -> None:
+    with pytest.raises(ValueError, match=r"Squared loss has no bounded gradient .* a clip, or .* a Ball\(radius\)"):
         Problem(10, 3, Squared(1.0), penalty=Ridge(1.0))
+    assert Problem(10, 3, Squared(1.0, clip=0.25)).constants.L == 0.25
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from sordino.methods import (
     RecursiveMomentum as RecursiveMomentum,
     RepeatedSelection as RepeatedSelection,
     Setting as Setting,
+    SufficientStatistics as SufficientStatistics,
 )
 from sordino.model_file import read_model as read_model, save_model as save_model, verify_model as verify_model
 from sordino.privacy.audit import audit as audit

@@ -33,6 +33,7 @@ from sordino.methods import METHODS, RATES, RepeatedSelection, Setting
 from sordino.methods.protocol import AnyMethod, Plan
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
+from sordino.prepare import PREPARATIONS, Prepared
 from sordino.privacy import events
 from sordino.privacy.accountants import LOOSE, Guarantee, guarantee, second_opinion
 from sordino.privacy.randomness import SYSTEM
@@ -57,6 +58,7 @@ _SLACK = 1e-3
 _PUBLIC_KINDS: dict[str, type] = {
     **LOSSES,
     **METHODS,
+    **PREPARATIONS,
     **RATES,
     **{
         kind.__name__: kind
@@ -71,6 +73,7 @@ _PUBLIC_KINDS: dict[str, type] = {
             Ball,
             Rows,
             Setting,
+            Prepared,
         )
     },
 }
@@ -255,7 +258,7 @@ class Certificate:
             and (isinstance(self.problem, NetworkProblem) or type(self.problem.loss).__name__ in LOSSES)
             and isinstance(self.problem.penalty, Ridge | BoundedPenalty)
             and isinstance(self.problem.domain, Everywhere | Ball)
-            and type(self.method).__name__ in METHODS
+            and isinstance(self.method, (*METHODS.values(), Prepared))
             and (self.rows is None or isinstance(self.rows, Rows))
             and (self.signature is None or re.fullmatch(r"[0-9a-f]{128}", self.signature.value))
             and isinstance(self.plan, dict)

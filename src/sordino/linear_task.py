@@ -16,7 +16,7 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.domains import Domain, Everywhere
-from sordino.losses import Huber, Logistic, Loss, Softmax
+from sordino.losses import TYPICAL_RESIDUAL, Huber, Logistic, Loss, Softmax
 from sordino.oracle import linear_oracle
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels
 from sordino.oracle.rows import Rows
@@ -27,12 +27,10 @@ from sordino.tabular.schema import ClassTarget, Schema
 if TYPE_CHECKING:
     from sordino.oracle.linear import BlockwiseOracle
 
-INTERCEPT = 0.4
-"""The constant column beside features of joint norm 0.92: the intercept learns, the features lose little."""
-
-HUBER_THRESHOLD = 0.25
-"""Where the loss of a regression turns linear, in halves of the target's range: errors beyond an eighth of the range
-pull with constant force. The noise is proportional to it, and no record is looked at to choose it."""
+INTERCEPT = 0.28
+"""The constant column beside features of joint norm .96. The larger it is the sooner a rare class is learnt, and the
+less room is left to the features. Of .4, .28, .2 and .1 it was nowhere clearly worse than another on five tables of 426
+to 4,000 records at epsilon .1 to 3; on texts .4 costs 3.4 points of accuracy beside .2 at epsilon .1."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class LinearTask:
     def of_schema(schema: Schema, row_norm: float | None = None, l2: float = 0.0) -> LinearTask:
         """Logistic regression for classes, Huber regression for a number; rows as the schema encodes them."""
         rows, target = Rows(schema.row_norm if row_norm is None else row_norm, INTERCEPT), schema.target
-        loss = logistic(len(target.classes)) if isinstance(target, ClassTarget) else Huber(HUBER_THRESHOLD, 1.0)
+        loss = logistic(len(target.classes)) if isinstance(target, ClassTarget) else Huber(TYPICAL_RESIDUAL, 1.0)
         return LinearTask(loss, rows, target_coding(schema), Ridge(l2))
 
     def problem(self, records: int, features: int) -> Problem:

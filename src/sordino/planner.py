@@ -8,22 +8,32 @@ costs nothing and the whole table may be published.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 from sordino.budget import Budget
 from sordino.methods import (
+    DPSGD,
+    DescentPlan,
+    Method,
     NoisyGradientDescent,
     NoisySGD,
     ObjectivePerturbation,
+    ObjectivePerturbationPlan,
     OutputPerturbation,
+    OutputPerturbationPlan,
+    Plan,
     ProximalSmoothing,
+    ProximalSmoothingPlan,
 )
 from sordino.methods.output_perturbation import predicted_output_excess
+from sordino.methods.protocol import AnyMethod, PlanT, planned
 from sordino.methods.proximal import anchored, smoothing_cost
-from sordino.methods.schedule import added_convexity, expected_radius, predicted_excess
+from sordino.methods.schedule import Descent, added_convexity, balanced_batch, expected_radius, predicted_excess
+from sordino.methods.updates import Momentum
 from sordino.privacy.accountants import gdp_mu
+from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.problem import Problem
 
 TIE = 0.1
@@ -37,9 +47,13 @@ MOST_EPSILON = 20.0
 """Predictions take no more than this: beyond it the lattice on which noise lives, not epsilon, limits what one buys."""
 
 
+LARGEST_WORK = 2e10
+"""Products of a weight and a feature, over all steps, that full passes of a model with many classes may take: some ten
+seconds. Models of one score are left alone, for sparse rows of many columns take far fewer."""
+
+
 class Prediction(NamedTuple):
     excess: float
-    noise: float
     passes: float
 
 
@@ -48,10 +62,10 @@ class Candidate:
     """A method and what is predicted of it; where it is not feasible, `reason` says why."""
 
     name: str
-    method: Any
-    plan: Any = None
+    method: AnyMethod
+    problem: Problem
+    budget: Budget
     excess: float = math.inf
-    noise: float = math.nan
     passes: float = math.nan
     reason: str = ""
 
@@ -59,31 +73,80 @@ class Candidate:
     def feasible(self) -> bool:
         return not self.reason
 
+    @property
+    def plan(self) -> Plan:
+        """Of a feasible method. What a prediction does not need is planned when it is asked for."""
+        found: Plan = planned(self.method, self.problem, self.budget)
+        return found
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of what is added to a mean gradient, or to the weights at the end."""
+        return _noise(self.plan, self.problem)
+
+
+@dataclass(frozen=True)
+class _Offer(Generic[PlanT]):
+    """A method, and how to predict from its plan, made if it is needed, and a guess of |w*|."""
+
+    name: str
+    method: Method[PlanT, Any]
+    predict: Callable[[Problem, Budget, Callable[[], PlanT], float], Prediction]
+
+    def candidate(self, problem: Problem, budget: Budget, most_passes: float) -> Candidate:
+        facts = self.name, self.method, problem, budget
+        try:
+            capped = replace(budget, epsilon=min(budget.epsilon, MOST_EPSILON))
+            prediction = self.predict(
+                problem, capped, lambda: planned(self.method, problem, budget), expected_radius(problem)
+            )
+        except ValueError as refusal:
+            return Candidate(*facts, reason=str(refusal))
+        reason = ""
+        if prediction.passes > most_passes:
+            reason = f"it reads the records {prediction.passes:.3g} times, and {most_passes:.3g} are allowed."
+        return Candidate(*facts, *prediction, reason)
+
 
 def candidates(problem: Problem, budget: Budget, most_passes: float = math.inf) -> tuple[Candidate, ...]:
     """Every method for convex problems, the least predicted excess first and the infeasible last.
 
     `most_passes` bounds how often the records may be read.
     """
-    R0 = expected_radius(problem)
-    found = [_candidate(problem, budget, most_passes, R0, *offer) for offer in _offers(budget)]
+    found = _found((*_offers(budget), _BATCHES), problem, budget, most_passes)
     return tuple(sorted(found, key=lambda one: (not one.feasible, one.excess)))
 
 
-def choose(problem: Problem, budget: Budget, most_passes: float = math.inf) -> Any:
+def choose(
+    problem: Problem, budget: Budget, most_passes: float = math.inf, without: tuple[type, ...] = ()
+) -> AnyMethod:
     """The method of the least predicted excess risk; among nearly equal ones the one offered first."""
-    R0 = expected_radius(problem)
     found: list[Candidate] = []
     # batches are for records that cannot be read often: they are tried, and calibrated, only when nothing else fits
-    for offers in (_offers(budget)[:-1], _offers(budget)[-1:]):
-        found += [_candidate(problem, budget, most_passes, R0, *offer) for offer in offers]
+    offered = tuple(offer for offer in _offers(budget) if not isinstance(offer.method, without))
+    for offers in (offered, (_BATCHES,)):
+        found += _found(offers, problem, budget, most_passes)
         feasible = [one for one in found if one.feasible]
         if feasible:
             least = min(one.excess for one in feasible)
-            return next(one.method for one in feasible if one.excess <= (1 + TIE) * least)
+            best = next(one for one in feasible if one.excess <= (1 + TIE) * least)
+            return _affordable(best)
     raise ValueError(
         "no method fits this problem and budget. " + " ".join(f"{one.name}: {one.reason}" for one in found)
     )
+
+
+def _affordable(best: Candidate) -> AnyMethod:
+    """The method itself; where many classes make passes over many records long, its descent on large batches."""
+    plan, problem = best.plan, best.problem
+    if not isinstance(plan, DescentPlan) or problem.loss.outputs == 1:
+        return best.method
+    if plan.steps * problem.records * problem.dim <= LARGEST_WORK:
+        return best.method
+    decay = plan.update.decay if isinstance(plan.update, Momentum) else 0.0
+    longer = Descent(plan.steps, plan.step_size / (1 - decay), plan.clip)
+    size = balanced_batch(problem, best.budget, longer)
+    return DPSGD(plan.steps, size, plan.step_size, plan.clip, decay) if size < problem.records / 2 else best.method
 
 
 def smoothing_for(budget: Budget) -> ProximalSmoothing:
@@ -91,61 +154,79 @@ def smoothing_for(budget: Budget) -> ProximalSmoothing:
     return ProximalSmoothing(OutputPerturbation()) if budget.pure else ProximalSmoothing()
 
 
-Predict = Callable[[Problem, Budget, Any, float], Prediction]
+def _found(offers: Iterable[_Offer[Any]], problem: Problem, budget: Budget, most_passes: float) -> list[Candidate]:
+    return [offer.candidate(problem, budget, most_passes) for offer in offers]
 
 
-def _offers(budget: Budget) -> tuple[tuple[str, Any, Predict], ...]:
+def _offers(budget: Budget) -> tuple[_Offer[Any], ...]:
     """In the order in which ties are broken."""
     return (
-        ("noisy gradient descent", NoisyGradientDescent(), _descent),
-        ("objective perturbation", ObjectivePerturbation(), _objective),
-        ("output perturbation", OutputPerturbation(), _output),
-        ("proximal smoothing", smoothing_for(budget), _smoothing),
-        ("noisy SGD", NoisySGD(), _stochastic),
+        _Offer("noisy gradient descent", NoisyGradientDescent(), _descent),
+        _Offer("objective perturbation", ObjectivePerturbation(), _objective),
+        _Offer("output perturbation", OutputPerturbation(), _output),
+        _Offer("proximal smoothing", smoothing_for(budget), _smoothing),
     )
 
 
-def _candidate(
-    problem: Problem, budget: Budget, most_passes: float, R0: float, name: str, method: Any, predict: Predict
-) -> Candidate:
-    try:
-        plan = method.plan(problem, budget)
-        prediction = predict(problem, replace(budget, epsilon=min(budget.epsilon, MOST_EPSILON)), plan, R0)
-    except ValueError as refusal:
-        return Candidate(name, method, reason=str(refusal))
-    reason = ""
-    if prediction.passes > most_passes:
-        reason = f"it reads the records {prediction.passes:.3g} times, and {most_passes:.3g} are allowed."
-    return Candidate(name, method, plan, *prediction, reason)
+def _descent(problem: Problem, budget: Budget, made: Callable[[], DescentPlan], R0: float) -> Prediction:
+    plan, mu_G = made(), gdp_mu(budget.epsilon, budget.delta)
+    # with momentum a step is 1/(1 - m) times as long in the end, and every one of them is paid for
+    eta = plan.step_size / (1 - plan.update.decay if isinstance(plan.update, Momentum) else 1)
+    excess = predicted_excess(problem, budget.relation, mu_G, plan.steps, eta, R0, plan.clip)
+    return Prediction(excess, plan.steps)
 
 
-def _descent(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
-    mu_G = gdp_mu(budget.epsilon, budget.delta)
-    excess = predicted_excess(problem, budget.relation, mu_G, plan.steps, plan.step_size, R0, plan.clip)
-    return Prediction(excess, plan.noise.std / problem.records, plan.steps)
-
-
-def _objective(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
+def _objective(
+    problem: Problem, budget: Budget, made: Callable[[], ObjectivePerturbationPlan], R0: float
+) -> Prediction:
+    # its noise is found by a search that takes ten times as long as this prediction
+    ObjectivePerturbation().require(problem, budget)
     _, excess = added_convexity(problem, budget, R0)
-    return Prediction(excess, plan.noise.std / problem.records, NEWTON_PASSES)
+    if math.isinf(excess):
+        made()
+    return Prediction(excess, NEWTON_PASSES)
 
 
-def _output(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
-    excess = predicted_output_excess(problem, budget, plan.steps, plan.step_size, R0)
-    std = getattr(plan.noise, "std", None) or plan.noise.scale * math.sqrt(problem.dim + 1)
-    return Prediction(excess, std, plan.steps)
+def _output(problem: Problem, budget: Budget, made: Callable[[], OutputPerturbationPlan], R0: float) -> Prediction:
+    plan = made()
+    return Prediction(predicted_output_excess(problem, budget, plan.steps, plan.step_size, R0), plan.steps)
 
 
-def _smoothing(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
-    inner = (_output if budget.pure else _descent)(anchored(problem, plan.sharpness), budget, plan.inner, R0)
-    return inner._replace(excess=inner.excess + smoothing_cost(problem, plan.sharpness))
+def _smoothing(problem: Problem, budget: Budget, made: Callable[[], ProximalSmoothingPlan], R0: float) -> Prediction:
+    plan = made()
+    smoothed, inner = anchored(problem, plan.sharpness), plan.inner
+    if isinstance(inner, DescentPlan):
+        predicted = _descent(smoothed, budget, lambda: inner, R0)
+    else:
+        assert isinstance(inner, OutputPerturbationPlan)
+        predicted = _output(smoothed, budget, lambda: inner, R0)
+    return predicted._replace(excess=predicted.excess + smoothing_cost(problem, plan.sharpness))
 
 
-def _stochastic(problem: Problem, budget: Budget, plan: Any, R0: float) -> Prediction:
+def _stochastic(problem: Problem, budget: Budget, made: Callable[[], DescentPlan], R0: float) -> Prediction:
     r"""The averaged iterate of T steps:  R0^2/(2 eta T) + (eta/2)(L^2/b + d sigma^2)."""
+    plan = made()
     L, n, d = problem.constants.L, problem.records, problem.dim
     b = plan.sampling.expected_size(n)
     sigma = plan.noise.std / b
     eta, T = plan.step_size, plan.steps
     excess = R0**2 / (2 * eta * T) + eta / 2 * (L**2 / b + d * sigma**2)
-    return Prediction(excess, sigma, T * b / n)
+    return Prediction(excess, T * b / n)
+
+
+def _noise(plan: Plan, problem: Problem) -> float:
+    match plan:
+        case DescentPlan():
+            return plan.noise.std / plan.sampling.expected_size(problem.records)
+        case ObjectivePerturbationPlan():
+            return plan.noise.std / problem.records
+        case OutputPerturbationPlan(noise=L2LaplaceNoise() as noise):
+            return noise.scale * math.sqrt(problem.dim + 1)
+        case OutputPerturbationPlan(noise=GaussianNoise() as noise):
+            return noise.std
+        case ProximalSmoothingPlan(inner=inner):
+            return _noise(inner, problem)
+    return math.nan
+
+
+_BATCHES = _Offer("noisy SGD", NoisySGD(), _stochastic)

@@ -80,7 +80,7 @@ class Problem:
         if not math.isfinite(self.constants.L):
             raise ValueError(
                 f"{type(self.loss).__name__} loss has no bounded gradient on an unbounded domain: "
-                "give the problem a Ball(radius) as its domain."
+                "give the loss a clip, or the problem a Ball(radius) as its domain."
             )
 
     @property

@@ -19,7 +19,7 @@ from sordino.budget import Budget, Relation
 from sordino.certificate import LIBRARIES, Certificate, weights_digest
 from sordino.checkpoint import RunRecorder
 from sordino.ledger.ledger import Reservation
-from sordino.methods.protocol import AnyMethod, AnyProblem, Method, OracleT, PlanT, Release, require_offered
+from sordino.methods.protocol import AnyMethod, AnyProblem, Method, OracleT, PlanT, Release, planned, require_offered
 from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.events import Event
@@ -77,7 +77,7 @@ def train(
     randomness = Randomness.system() if randomness is None else randomness
     _warn(problem, budget)
     require_offered(method, oracle)
-    plan = method.plan(problem, budget)
+    plan = planned(method, problem, budget)
     # account before a record is touched: what cannot be certified is not run
     stated = _state(plan.event, method, budget)
     note = f"{type(method).__name__}, epsilon {stated:.6g}"

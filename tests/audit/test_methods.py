@@ -13,7 +13,7 @@ import pytest
 import worst_case
 from sordino.budget import Relation
 from sordino.domains import Ball
-from sordino.losses import Absolute, Huber
+from sordino.losses import Absolute, Huber, Squared
 from sordino.methods import (
     DPSGD,
     METHODS,
@@ -34,6 +34,7 @@ from sordino.methods import (
     RecursiveMomentum,
     RepeatedSelection,
     Setting,
+    SufficientStatistics,
 )
 from sordino.privacy.audit import audit
 from sordino.privacy.randomness import Randomness
@@ -64,6 +65,13 @@ CASES = {
     "descent, paper": (NoisyGradientDescent(20, 0.5, calibration="paper"), {}, {"delta": 1e-3}, False),
     "objective perturbation": (ObjectivePerturbation(), {"mu": 10.0}, {}, False),
     "objective perturbation, paper": (ObjectivePerturbation(added=1.0, calibration="paper"), {"mu": 10.0}, {}, False),
+    "sufficient statistics": (SufficientStatistics(), {"loss": Squared(1.0, clip=0.25)}, {}, False),
+    "sufficient statistics, add/remove": (
+        SufficientStatistics(),
+        {"loss": Squared(1.0, clip=0.25)},
+        {"relation": Relation.ADD_REMOVE},
+        False,
+    ),
     "approximate minima": (ApproximateMinimaPerturbation(), {"mu": 10.0}, {}, False),
     # batches of everybody, the only ones that runs side by side can share; the others are in test_noisy_sgd.py
     "sgd, full batches, last iterate": (NoisySGD(20, 10, 0.5, release="last"), {}, {}, True),
@@ -135,7 +143,12 @@ CASES = {
 
 
 # runs that take different numbers of steps are made one after the other
-RUNS_OF = {AdaptiveGradientDescent: 1_000, ObjectivePerturbation: 2_000, ApproximateMinimaPerturbation: 2_000}
+RUNS_OF = {
+    AdaptiveGradientDescent: 1_000,
+    ObjectivePerturbation: 2_000,
+    ApproximateMinimaPerturbation: 2_000,
+    SufficientStatistics: 4_000,
+}
 
 
 def measured(method, plan, problem, budget, seed=2026):

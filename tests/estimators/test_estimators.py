@@ -22,6 +22,7 @@ from sordino import (
     ProximalSmoothing,
     verify,
 )
+from sordino.losses import Huber, Squared
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
 
@@ -44,7 +45,7 @@ SHORT = ProximalSmoothing(NoisyGradientDescent(steps=150))
     [
         PrivateLogisticRegression(epsilon=1e5, row_norm=10.0),
         PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0),
-        PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, weight_norm=1.5),
+        PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, clip=8.0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
@@ -117,7 +118,7 @@ def test_classes_that_do_not_occur_are_kept(binary):
 def test_sparse_and_dense_agree(binary, dtype):
     X, y = binary
     X = np.where(np.abs(X) < 0.5, 0, X).astype(dtype)
-    dense, thin = logistic().fit(X, y), logistic().fit(sparse.csr_matrix(X), y)
+    dense, thin = logistic(prepare=None).fit(X, y), logistic().fit(sparse.csr_matrix(X), y)
     np.testing.assert_allclose(dense.coef_, thin.coef_, atol=1e-6)
     np.testing.assert_array_equal(dense.predict(X), thin.predict(sparse.csr_matrix(X)))
 
@@ -290,3 +291,36 @@ def test_bad_records_get_a_sentence(binary, numeric):
 @pytest.mark.parametrize("kind", ESTIMATORS)
 def test_parameters_are_the_documented_ones(kind):
     assert {"epsilon", "delta", "row_norm", "method", "relation"} <= set(kind().get_params())
+
+
+def test_least_squares_is_clipped_at_a_quarter_of_the_targets_bound(numeric):
+    X, y = numeric
+    model = PrivateLinearRegression(row_norm=1.8, target_bound=10.0).fit(X, y)
+    assert model.certificate_.problem.loss == Squared(1.0, 0.25)
+    assert model.certificate_.plan["inner"]["clip"] == 0.25
+    wider = PrivateLinearRegression(row_norm=1.8, target_bound=10.0, clip=5.0).fit(X, y)
+    assert wider.certificate_.problem.loss == Squared(1.0, 0.5)
+
+
+def test_hubers_threshold_follows_the_targets_bound(numeric):
+    X, y = numeric
+    for given, expected in (
+        ({"target_bound": 10.0}, Huber(0.25, 1.0)),
+        ({"target_bound": 10.0, "threshold": 5.0}, Huber(0.5, 1.0)),
+        ({}, Huber(1.0)),
+        ({"threshold": 3.0}, Huber(3.0)),
+    ):
+        assert PrivateHuberRegressor(row_norm=1.8, **given).fit(X, y).certificate_.problem.loss == expected
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+def test_least_squares_is_hardly_worse_than_the_mean_and_soon_better(epsilon):
+    """Fifty columns of which few matter, targets that use a third of their bound: useless on a ball of any size."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1, 1, size=(2000, 50))
+    y = np.clip(X[:, 0] - X[:, 1] + rng.normal(scale=0.3, size=2000), -3, 3)
+    found = [
+        PrivateLinearRegression(epsilon, row_norm=5.0, target_bound=3.0, random_state=seed).fit(X, y).score(X, y)
+        for seed in range(3)
+    ]
+    assert np.mean(found) > {0.1: -0.3, 1.0: 0.4, 10.0: 0.75}[epsilon]

@@ -9,7 +9,7 @@ import worst_case
 from sordino.budget import Budget, Relation
 from sordino.certificate import verify
 from sordino.domains import Ball
-from sordino.losses import Hinge, Huber, Logistic, Softmax
+from sordino.losses import Hinge, Huber, Logistic, Softmax, Squared
 from sordino.methods import ObjectivePerturbation
 from sordino.methods.solvers import NotCertified
 from sordino.oracle import linear_oracle
@@ -133,6 +133,12 @@ def test_a_solver_that_falls_short_releases_nothing(records):
     ("facts", "method", "words"),
     [
         (Problem(50, 3, Softmax(4)), ObjectivePerturbation(), "rank-one Hessian: Softmax has rank 3"),
+        (
+            Problem(50, 3, Squared(1.0), domain=Ball(2.0)),
+            ObjectivePerturbation(),
+            "bounded slope, and Squared has none",
+        ),
+        (Problem(50, 3, Squared(1.0, clip=0.25)), ObjectivePerturbation(), "Squared has none"),
         (Problem(50, 3, Hinge()), ObjectivePerturbation(), "smooth"),
         (Problem(50, 3, Logistic(), penalty=BoundedPenalty()), ObjectivePerturbation(), "convex"),
         (Problem(50, 3, Logistic()), ObjectivePerturbation(added=0.0), "strong convexity"),

@@ -88,7 +88,8 @@ def test_full_batch_descent_balances_sharpness_against_steps(stated, e):
     plan = ProximalSmoothing().plan(stated, budget)
     assert printed <= plan.sharpness <= 500 * printed
     assert blunt.steps <= plan.inner.steps <= MOST_STEPS
-    assert blunt.steps > 300 or plan.sharpness > 3 * printed
+    # as many as momentum takes: even the blunt loss would need more without it
+    assert blunt.steps >= 250 or plan.sharpness > 3 * printed
 
 
 def test_a_length_that_was_given_takes_the_theorem_and_the_paper_its_print():

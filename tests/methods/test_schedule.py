@@ -19,8 +19,10 @@ from sordino.methods.schedule import (
     balanced_descent,
     clip_cost,
     expected_radius,
+    heavy_ball,
     predicted_excess,
 )
+from sordino.methods.updates import Momentum, Plain
 from sordino.penalties import Ridge
 from sordino.privacy.accountants.objective import largest_shift
 from sordino.problem import Problem
@@ -173,7 +175,8 @@ def test_the_convexity_added_fits_directions_of_very_different_curvature(records
 )
 def test_small_batches_cost_no_more_noise(problem, epsilon):
     budget = asked(problem, epsilon)
-    full, sampled = NoisyGradientDescent().plan(problem, budget), NoisySGD(release="last").plan(problem, budget)
+    plain = balanced_descent(problem, budget, paid="every step")
+    full, sampled = NoisyGradientDescent(*plain).plan(problem, budget), NoisySGD(release="last").plan(problem, budget)
     b = sampled.sampling.expected_size(problem.records)
     assert (sampled.steps, sampled.step_size, sampled.clip) == (full.steps, full.step_size, full.clip)
     assert sampled.noise.std / b == pytest.approx(full.noise.std / problem.records, rel=0.01)
@@ -188,3 +191,37 @@ def test_batches_are_at_most_all_records():
     assert balanced_batch(few, asked(few, 1.0), Descent(25, 1.0, 0.5)) < 50
     assert balanced_batch(few, asked(few, 100.0), Descent(25, 1.0, 0.5)) == 50
     assert np.isfinite(NoisySGD(release="last").plan(few, asked(few, 1.0)).noise.std)
+
+
+@pytest.mark.parametrize("problem", [SURVEY, DIGITS, Problem(1500, 20, Logistic()), Problem(300_000, 20, Logistic())])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_momentum_goes_as_far_in_fewer_steps(problem, epsilon):
+    budget = asked(problem, epsilon)
+    T, eta, C, m = heavy_ball(problem, budget)
+    plain = balanced_descent(problem, budget, paid="every step", longest=10**5)
+    assert C == plain.clip
+    # gradients add up to the same length, with the same noise: sigma^2 grows with T, and eta/(1 - m) falls with it
+    assert T * eta / (1 - m) == pytest.approx(plain.steps * plain.step_size, rel=1e-9)
+    assert FEWEST_STEPS <= T <= plain.steps
+    assert 0 <= m <= 0.97
+    # half of where a heavy ball is no longer stable, 2 (1 + m)/beta; a plain descent keeps its own stride
+    assert eta <= max(1 + m, 1.9) / problem.constants.beta
+    if problem.records < 100_000:
+        assert T <= 250
+
+
+def test_momentum_where_there_is_nothing_else_to_gain():
+    budget = asked(SURVEY, 1.0)
+    plan = NoisyGradientDescent().plan(SURVEY, budget)
+    assert isinstance(plan.update, Momentum)
+    assert plan.amplification is None
+    assert sum(count for _, count in plan.step_events) == plan.steps
+    ridge = Problem(32561, 124, Logistic(), penalty=Ridge(0.01))
+    for settings, problem in (
+        ({}, ridge),
+        ({"release": "average"}, SURVEY),
+        ({"steps": 50}, SURVEY),
+        ({"step_size": 1.0}, SURVEY),
+        ({"calibration": "paper"}, ridge),
+    ):
+        assert isinstance(NoisyGradientDescent(**settings).plan(problem, asked(problem, 1.0)).update, Plain)

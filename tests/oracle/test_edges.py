@@ -56,6 +56,18 @@ def test_clipping_holds_at_the_edge_for_many_rows():
             assert min(norms) > clip * (1 - 1e-13)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+def test_exact_gradients_keep_the_lipschitz_constant_far_from_where_it_holds(form):
+    """Least squares has its constant from a ball or from a clip, and a solver may leave the one and pass the other."""
+    X, y = np.array([[1.0, 0.0], [0.0, 0.5], [0.3, -0.4]]), np.array([1.0, -1.0, 0.2])
+    for problem in (Problem(3, 2, Squared(1.0), domain=Ball(2.0)), Problem(3, 2, Squared(1.0, clip=0.25))):
+        oracle = linear_oracle(form(X), y, problem, Rows(1.0))
+        for w in (np.array([1e3, 1e3]), np.array([-1e9, 5.0])):
+            each = [oracle.gradient(w, np.array([i])) for i in range(3)]
+            assert max(np.linalg.norm(g) for g in each) * 3 <= problem.constants.L
+            assert max(np.linalg.norm(g) for g in each) * 3 > 0.99 * problem.constants.L
+
+
 def recursion(at, since, near, clip, mix, batch=None):
     return Recursion(Difference(at, since, near, batch), Gradient(at, clip, batch), mix)
 

@@ -132,12 +132,11 @@ def _opened(data: Path, schema: Schema, memory: float) -> EncodedTable:
 
 def _estimator(schema: Schema, settings: dict[str, Any]) -> Any:
     from sordino.estimators import PrivateHuberRegressor, PrivateLogisticRegression
-    from sordino.linear_task import HUBER_THRESHOLD
     from sordino.tabular.schema import ClassTarget
 
     if isinstance(schema.target, ClassTarget):
         return PrivateLogisticRegression(**settings)
-    return PrivateHuberRegressor(threshold=HUBER_THRESHOLD * schema.target.bounds.half, **settings)
+    return PrivateHuberRegressor(**settings)
 
 
 def _report(certificate: Certificate, data: Path, out: Path, separate: Path | None) -> None:

@@ -38,7 +38,7 @@ def plan(
 ) -> None:
     """Print the plan that `fit` would follow for these public facts. No record is needed, and none is read."""
     from sordino import wire
-    from sordino.estimators.linear import method_for
+    from sordino.estimators.linear import prepared_method
     from sordino.planner import candidates
     from sordino.privacy.accountants import guarantee
 
@@ -50,7 +50,7 @@ def plan(
         outputs.require_writable([(plot, _PLOT)])
     problem = _task(loss, classes, features, l2).problem(records, features)
     budget = Budget.of(epsilon, delta, relation, problem.records)
-    chosen = method_for(method_named(method), problem, budget)
+    chosen = prepared_method(method_named(method), "auto", problem, budget)
     planned = chosen.plan(problem, budget)
     L, beta, mu = problem.constants
     facts = {
@@ -113,13 +113,12 @@ def _task(loss: str, classes: int, features: int, l2: float) -> LinearTask:
     import numpy as np
 
     from sordino.estimators import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression
-    from sordino.linear_task import HUBER_THRESHOLD
 
     match loss:
         case "logistic":
             return PrivateLogisticRegression(row_norm=1.0, l2=l2).task(np.arange(classes))
         case "huber":
-            regressor = PrivateHuberRegressor(row_norm=1.0, target_bound=1.0, threshold=HUBER_THRESHOLD, l2=l2)
+            regressor = PrivateHuberRegressor(row_norm=1.0, target_bound=1.0, l2=l2)
             return regressor.task(features)
         case "squared":
             return PrivateLinearRegression(row_norm=1.0, target_bound=1.0, l2=l2).task(features)

@@ -42,6 +42,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
         row_norm: float | None = None,
         classes: Sequence[Any] | None = None,
         method: Any = "auto",
+        prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,
         fit_intercept: bool = True,
@@ -54,6 +55,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
         self.row_norm = row_norm
         self.classes = classes
         self.method = method
+        self.prepare = prepare
         self.relation = relation
         self.records = records
         self.fit_intercept = fit_intercept
@@ -144,6 +146,10 @@ class PrivateLogisticRegression(_PrivateClassifier):
         above it are scaled down.
     classes : the labels, which must not be read from the records either. `None` reads them, with a warning.
     method : "auto", or a method of `sordino.methods` with settings of your own.
+    prepare : what is learnt about the rows first, and paid for out of the same budget. "auto" is a centre and a norm
+        where public facts say that they are worth it, for the method "auto" on dense rows; `None` is nothing; else a
+        list of steps: "centre", "norm quantile", "column scales", "column bounds", "whitening", or the steps of
+        `sordino.prepare` with settings of your own, in their order.
     relation : "replace_one" or "add_remove". The latter needs `records`.
     records : a public stand-in for the number of records, for "add_remove" only.
     fit_intercept : whether to learn a constant term.

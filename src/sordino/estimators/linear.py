@@ -7,14 +7,26 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scipy.sparse import issparse
+
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.estimators.releases import count_release
 from sordino.linear_task import INTERCEPT, LinearTask
 from sordino.losses.kinked import Kinked
-from sordino.methods import Method, NoisyGradientDescent, RepeatedSelection, Setting
+from sordino.methods import Method, NoisyGradientDescent, ObjectivePerturbation, RepeatedSelection, Setting
+from sordino.oracle.files.source import Source
 from sordino.oracle.rows import Rows
 from sordino.planner import choose, smoothing_for
+from sordino.prepare import (
+    KEEPS_ZEROS,
+    Preparation,
+    Prepared,
+    default_preparation,
+    left_for_training,
+    share_of,
+    steps_of,
+)
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.tabular.schema import Schema
@@ -29,6 +41,7 @@ class Settings:
     delta: float | None
     row_norm: float | None
     method: Any
+    prepare: Any
     relation: str
     records: int | None
     fit_intercept: bool
@@ -72,11 +85,42 @@ def fit_linear(
     """What `train` returns. Records in files have their targets with them: `y` is None."""
     records, budget = stated(settings, X.shape[0])
     problem = task.problem(records, X.shape[1])
-    method, randomness = method_for(settings.method, problem, budget), randomness_of(settings.random_state)
+    stays_sparse = X.sparse if isinstance(X, Source) else issparse(X)
+    method = prepared_method(settings.method, settings.prepare, problem, budget, task.rows.has_intercept, stays_sparse)
+    randomness = randomness_of(settings.random_state)
     # after what can be refused: a refusal is no release
     warn_of_earlier_releases(X)
     oracle = task.oracle(X, y, problem, budget.relation)
     return train(problem, budget, method, oracle, randomness, rows=task.rows, enforced=enforced, assumed=assumed)
+
+
+def prepared_method(
+    method: Any, prepare: Any, problem: Problem, budget: Budget, intercept: bool = True, stays_sparse: bool = False
+) -> Any:
+    """The method, on rows that are prepared first where `prepare` says so.
+
+    "auto" prepares rows for the method "auto" where that is worth its price; a method with settings of its own is run
+    as it stands.
+    """
+    if prepare is None:
+        steps: tuple[Preparation, ...] = ()
+    elif isinstance(prepare, str) and prepare == "auto":
+        planned = isinstance(method, str) and not stays_sparse
+        steps = default_preparation(problem, budget, intercept) if planned else ()
+    else:
+        steps = steps_of(prepare)
+        if stays_sparse and not all(isinstance(step, KEEPS_ZEROS) for step in steps):
+            raise ValueError(
+                "the rows are sparse, and a centre or whitening would make them dense: prepare=['norm quantile'] and "
+                "['column scales'] keep zeros, and X.toarray() makes dense rows."
+            )
+    if not steps:
+        return method_for(method, problem, budget)
+    left = left_for_training(problem, budget, share_of(steps))
+    if isinstance(method, str) and method == "auto":
+        # Gaussian releases share a budget to the last bit; objective perturbation needs a search, and wins nothing here
+        return Prepared(choose(problem, left, without=(ObjectivePerturbation,)), steps, intercept)
+    return Prepared(method_for(method, problem, left), steps, intercept)
 
 
 def method_for(method: Any, problem: Problem, budget: Budget) -> Any:

@@ -11,14 +11,13 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sordino.arrays import Array
-from sordino.domains import Ball, Domain, Everywhere
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.tables import ReadsTables, require_own_targets
 from sordino.linear_task import LinearTask
-from sordino.losses import EpsilonInsensitive, Huber, Loss, Pinball, Squared
+from sordino.losses import TYPICAL_RESIDUAL, EpsilonInsensitive, Huber, Loss, Pinball, Squared
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import AS_GIVEN, InUnits, Source
 from sordino.penalties import Ridge
@@ -28,7 +27,7 @@ from sordino.train import Trained
 
 
 class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Fit and predict; a subclass says which loss, on targets in units of their bound, and which domain."""
+    """Fit and predict; a subclass says which loss, on targets in units of their bound."""
 
     target_range: tuple[float, float] | None
     target_bound: float | None
@@ -68,7 +67,7 @@ class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Regresso
         """What is trained, for rows of so many features."""
         settings, coding = Settings.of(self), coding_of(target_bounds(self))
         rows = settings.rows(self.schema)
-        return LinearTask(self._loss(coding.unit), rows, coding, Ridge(self.l2), self._domain(features))
+        return LinearTask(self._loss(coding.unit), rows, coding, Ridge(self.l2))
 
     @property
     def _bounded(self) -> bool:
@@ -93,9 +92,6 @@ class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Regresso
 
     def _loss(self, unit: float) -> Loss:
         raise AssertionError("a subclass names its loss")
-
-    def _domain(self, features: int) -> Domain:
-        return Everywhere()
 
     def _shift(self, trained: Trained) -> float:
         """What the intercept is corrected by, on public grounds, in units of the bound."""
@@ -155,10 +151,10 @@ def said_of_targets(estimator: Any, bounds: Number | None) -> tuple[tuple[str, .
 class PrivateHuberRegressor(_PrivateRegressor):
     """Huber regression whose weights are (epsilon, delta)-differentially private.
 
-    `threshold` is where the loss turns from squared to linear, in units of y. `target_range` is a range (low, high) of
-    y that does not come from the data, or `target_bound` a bound on |y|: optional, it scales the problem and helps the
-    plan; a schema brings its own. The other parameters and the
-    attributes are those of `PrivateLogisticRegression`.
+    `threshold` is where the loss turns from squared to linear, in units of y; `None` is an eighth of the target's
+    range, or 1 without one. `target_range` is a range (low, high) of y that does not come from the data, or
+    `target_bound` a bound on |y|: optional, it scales the problem and helps the plan; a schema brings its own. The
+    other parameters and the attributes are those of `PrivateLogisticRegression`.
     """
 
     def __init__(
@@ -170,8 +166,9 @@ class PrivateHuberRegressor(_PrivateRegressor):
         row_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
-        threshold: float = 1.0,
+        threshold: float | None = None,
         method: Any = "auto",
+        prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,
         fit_intercept: bool = True,
@@ -186,6 +183,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
         self.target_bound = target_bound
         self.threshold = threshold
         self.method = method
+        self.prepare = prepare
         self.relation = relation
         self.records = records
         self.fit_intercept = fit_intercept
@@ -193,17 +191,19 @@ class PrivateHuberRegressor(_PrivateRegressor):
         self.random_state = random_state
 
     def _loss(self, unit: float) -> Loss:
-        return Huber(self.threshold / unit, 1.0 if self._bounded else math.inf)
+        if not self._bounded:
+            return Huber(1.0 if self.threshold is None else self.threshold)
+        return Huber(TYPICAL_RESIDUAL if self.threshold is None else self.threshold / unit, 1.0)
 
 
 class PrivateLinearRegression(_PrivateRegressor):
-    """Least squares on a ball whose weights are (epsilon, delta)-differentially private.
+    """Least squares whose weights are (epsilon, delta)-differentially private.
 
     `target_range` is a range (low, high) of y that does not come from the data, or `target_bound` a bound on |y|: one
-    is required, unless a schema brings it, and targets are clipped to it.
-    `weight_norm` bounds the weights of rows scaled to norm one and targets in units of the bound; the noise grows with
-    it, and `None` means the square root of the number of features. The other parameters and the attributes are those
-    of `PrivateLogisticRegression`.
+    is required, unless a schema brings it, and targets are clipped to it. `clip`, in units of y, bounds what a record
+    of full norm adds to a gradient; `None` is an eighth of the range, a quarter of the bound. The noise grows with it,
+    and where it is small beside the residuals, skewed ones pull the prediction from the mean towards the median. The
+    other parameters and the attributes are those of `PrivateLogisticRegression`.
     """
 
     def __init__(
@@ -215,8 +215,9 @@ class PrivateLinearRegression(_PrivateRegressor):
         row_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
-        weight_norm: float | None = None,
+        clip: float | None = None,
         method: Any = "auto",
+        prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,
         fit_intercept: bool = True,
@@ -229,8 +230,9 @@ class PrivateLinearRegression(_PrivateRegressor):
         self.row_norm = row_norm
         self.target_range = target_range
         self.target_bound = target_bound
-        self.weight_norm = weight_norm
+        self.clip = clip
         self.method = method
+        self.prepare = prepare
         self.relation = relation
         self.records = records
         self.fit_intercept = fit_intercept
@@ -240,10 +242,7 @@ class PrivateLinearRegression(_PrivateRegressor):
     def _loss(self, unit: float) -> Loss:
         if not self._bounded:
             raise ValueError(REQUIRED)
-        return Squared(target_bound=1.0)
-
-    def _domain(self, features: int) -> Domain:
-        return Ball(math.sqrt(features) if self.weight_norm is None else self.weight_norm)
+        return Squared(1.0, TYPICAL_RESIDUAL if self.clip is None else self.clip / unit)
 
 
 class PrivateQuantileRegressor(_PrivateRegressor):
@@ -266,6 +265,7 @@ class PrivateQuantileRegressor(_PrivateRegressor):
         target_bound: float | None = None,
         quantile: float = 0.5,
         method: Any = "auto",
+        prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,
         fit_intercept: bool = True,
@@ -280,6 +280,7 @@ class PrivateQuantileRegressor(_PrivateRegressor):
         self.target_bound = target_bound
         self.quantile = quantile
         self.method = method
+        self.prepare = prepare
         self.relation = relation
         self.records = records
         self.fit_intercept = fit_intercept
@@ -292,7 +293,8 @@ class PrivateQuantileRegressor(_PrivateRegressor):
     def _shift(self, trained: Trained) -> float:
         # the envelope's slope climbs from -tau to 1 - tau as a - y climbs from -tau/s to (1 - tau)/s; the kink that it
         # stands for is in their middle, at (1/2 - tau)/s, and so the quantile is at a + (tau - 1/2)/s
-        sharpness = trained.certificate.plan.get("sharpness", math.inf)
+        plan = trained.certificate.plan
+        sharpness = plan.get("inner", plan).get("sharpness", plan.get("sharpness", math.inf))
         return (self.quantile - 0.5) / sharpness if self.fit_intercept else 0.0
 
 
@@ -316,6 +318,7 @@ class PrivateLinearSVR(_PrivateRegressor):
         target_bound: float | None = None,
         tolerance: float = 0.1,
         method: Any = "auto",
+        prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,
         fit_intercept: bool = True,
@@ -330,6 +333,7 @@ class PrivateLinearSVR(_PrivateRegressor):
         self.target_bound = target_bound
         self.tolerance = tolerance
         self.method = method
+        self.prepare = prepare
         self.relation = relation
         self.records = records
         self.fit_intercept = fit_intercept

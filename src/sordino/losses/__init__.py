@@ -20,7 +20,7 @@ from sordino.arrays import Array
 from sordino.losses.kinked import Absolute, EpsilonInsensitive, Hinge, Pinball
 from sordino.losses.moreau import MoreauSmoothed
 from sordino.losses.protocol import Loss, Step
-from sordino.losses.smooth import Huber, HuberisedHinge, Logistic, Squared
+from sordino.losses.smooth import TYPICAL_RESIDUAL, Huber, HuberisedHinge, Logistic, Squared
 from sordino.losses.softmax import Softmax
 
 LOSSES: dict[str, Any] = {
@@ -41,6 +41,7 @@ LOSSES: dict[str, Any] = {
 
 __all__ = [
     "LOSSES",
+    "TYPICAL_RESIDUAL",
     "Absolute",
     "Array",
     "EpsilonInsensitive",

@@ -10,6 +10,10 @@ from sordino.arrays import Array
 from sordino.losses.elementary import Number, clip, exp, log1p, maximum, where
 from sordino.losses.scalar import Scalar, labels, numbers, positive, positive_or_infinite
 
+TYPICAL_RESIDUAL = 0.25
+"""Of a target's public bound. Targets vary by .17 to .48 of it on seven tables, residuals by less: clipped there, most
+symmetric ones keep their mean, and the noise is a small part of what their largest values would need."""
+
 
 @dataclass(frozen=True)
 class Logistic(Scalar):
@@ -49,13 +53,17 @@ class Logistic(Scalar):
 class Squared(Scalar):
     r"""|y| <= Y = target_bound.   phi = (a - y)^2 / 2,   |phi'| <= R D + Y on |w| <= D,   phi'' = 1.
 
-    Lipschitz only on a ball: a problem with this loss needs `Ball(D)` as its domain. Targets are clipped to the bound.
+    Lipschitz on a ball, `Ball(D)` as a problem's domain, or where oracles clip: `clip` says that no record's gradient
+    counts for more. A gradient slope x clipped at C is that of Huber's loss with the threshold C/|x|, which is convex
+    and as smooth, so the theorems hold for it, and no ball is needed. Targets are clipped to the bound.
     """
 
     target_bound: float
+    clip: float = math.inf
 
     def __post_init__(self) -> None:
         positive("target_bound", self.target_bound)
+        positive_or_infinite("clip", self.clip)
 
     @property
     def slope_bound(self) -> float:
@@ -73,7 +81,7 @@ class Squared(Scalar):
         return self.within(numbers(y))
 
     def lipschitz(self, row_norm: float, radius: float) -> float:
-        return row_norm * (row_norm * radius + self.target_bound)
+        return min(row_norm * (row_norm * radius + self.target_bound), self.clip)
 
     @staticmethod
     def phi(a: Number, y: Number) -> Number:

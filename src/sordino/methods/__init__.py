@@ -21,6 +21,7 @@ from sordino.methods.random_round_sgd import RandomRoundSGD
 from sordino.methods.rates import RATES, Constant, Cosine, HalvedMidway, Inverse, InverseRoot, Rate, StepDecay, WarmUp
 from sordino.methods.recursive_momentum import RecursiveMomentum
 from sordino.methods.repeated_selection import RepeatedSelection, RepeatedSelectionPlan, Setting
+from sordino.methods.sufficient_statistics import SufficientStatistics, SufficientStatisticsPlan
 
 METHODS: dict[str, type[AnyMethod]] = {
     method.__name__: method
@@ -29,6 +30,7 @@ METHODS: dict[str, type[AnyMethod]] = {
         ObjectivePerturbation,
         NoisyGradientDescent,
         NoisySGD,
+        SufficientStatistics,
         ProximalSmoothing,
         RandomRoundSGD,
         DPSGD,
@@ -79,5 +81,7 @@ __all__ = [
     "RepeatedSelectionPlan",
     "Setting",
     "StepDecay",
+    "SufficientStatistics",
+    "SufficientStatisticsPlan",
     "WarmUp",
 ]

@@ -1,7 +1,7 @@
 r"""Full-batch noisy gradient descent, DP-GD (Zhou et al. 2020, Algorithm 1; Yu et al. 2020, Algorithm 1).
 
     g_t = (1/n) sum_i clip(grad l(w_t; z_i), C) + N(0, sigma^2 I)
-    w_{t+1} = Pi( w_t - eta (g_t + grad r(w_t)) ),   t < T
+    w_{t+1} = Pi( w_t - eta (g_t + grad r(w_t)) ),   t < T;      or by momentum,  V <- m V + g_t,  w <- w - eta V
 
 One record moves the sum by Delta = 2C (replace-one) or C (add/remove). With multiplier m = n sigma / Delta the cost is
 A_T/m in Gaussian differential privacy, where A_T depends on what is released:
@@ -9,6 +9,9 @@ A_T/m in Gaussian differential privacy, where A_T depends on what is released:
     last or random iterate, convex, replace-one:       the least of sqrt(T) and the last-iterate factors of
                                                        Bok, Su & Altschuler 2024 (see privacy.last_iterate)
     anything else:                                     A_T = sqrt(T)
+
+Momentum is planned where there is no penalty, and so nothing to gain from the factors, and where it needs fewer steps
+(`methods.schedule.heavy_ball`); every step is paid for then.
 
 The factors need steps that contract. Under add/remove that cannot be promised: the sum over the true records, whose
 number is private, divided by the public one may be steeper than beta.
@@ -33,7 +36,7 @@ from sordino.budget import Budget
 from sordino.methods.descend import descend
 from sordino.methods.plan import DescentPlan
 from sordino.methods.protocol import AnyProblem, Calibration
-from sordino.methods.schedule import Descent, Paid, amplification, balanced_descent
+from sordino.methods.schedule import Descent, HeavyBall, Paid, amplification, balanced_descent, heavy_ball
 from sordino.methods.settings import (
     Released,
     calibrated,
@@ -45,6 +48,7 @@ from sordino.methods.settings import (
     require_given,
     require_paper_setting,
 )
+from sordino.methods.updates import Momentum, Plain
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.sampling import FullBatch
 from sordino.privacy.noise import GaussianNoise
@@ -71,8 +75,8 @@ class NoisyGradientDescent:
 
     def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         self._check(problem, budget)
-        T, eta, C = self._descent(problem, budget)
-        A = amplification(problem, budget.relation, T, eta, C, self._paid)
+        T, eta, C, m = self._descent(problem, budget)
+        A = math.sqrt(T) if m else amplification(problem, budget.relation, T, eta, C, self._paid)
         kept, stop = kept_of(self.release)
         Delta, d = budget.relation.distance * C, problem.dim
 
@@ -84,6 +88,7 @@ class NoisyGradientDescent:
                 sampling=FullBatch(),
                 records=problem.records,
                 noise=noise,
+                update=Momentum(m) if m else Plain(),
                 stop=stop,
                 release=kept,
                 amplification=None if A == math.sqrt(T) else A,
@@ -102,13 +107,17 @@ class NoisyGradientDescent:
         require_given(self, problem, "steps", "step_size", "clip")
         check_settings(self, ("step_size", "clip", "radius"), ("steps",), chosen={"release": Released})
 
-    def _descent(self, problem: AnyProblem, budget: Budget) -> Descent:
+    def _descent(self, problem: AnyProblem, budget: Budget) -> HeavyBall:
         if isinstance(problem, NetworkProblem) or (self.steps and self.step_size):
-            return Descent(self.steps or 0, self.step_size or 0.0, clip_of(problem, self.clip))
+            return HeavyBall(self.steps or 0, self.step_size or 0.0, clip_of(problem, self.clip), 0.0)
         if self.calibration == "paper":
-            return self._theorem(problem, budget)
+            return HeavyBall(*self._theorem(problem, budget), 0.0)
         clip = None if self.clip is None else clip_of(problem, self.clip)
-        return balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, self._paid)
+        free = self.release == "last" and not (self.steps or self.step_size)
+        if free and problem.constants.mu == 0 and problem.convex and math.isinf(problem.domain.radius):
+            return heavy_ball(problem, budget, self.radius, clip)
+        descent = balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, self._paid)
+        return HeavyBall(*descent, 0.0)
 
     def _theorem(self, problem: Problem, budget: Budget) -> Descent:
         """Theorem 1 of Yu et al. 2020: eta, and T of what is released."""

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
+from sordino.losses import Squared
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import added_convexity, expected_radius
 from sordino.methods.settings import require_conditions, require_delta, require_linear, require_paper_setting
@@ -164,6 +165,13 @@ class ObjectivePerturbation:
             raise ValueError(
                 "objective perturbation needs a rank-one Hessian, and that of a person with several records has a "
                 "higher rank: use noisy gradient descent, or records_per_person=1."
+            )
+        if isinstance(problem.loss, Squared):
+            # its bound holds on a ball alone, and the minimiser lies anywhere; clipped or on the ball, it loses to
+            # descent with a small clip at every epsilon from .1 to 3 on seven tables
+            raise ValueError(
+                "objective perturbation needs a loss of bounded slope, and Squared has none: use noisy gradient "
+                "descent with a clip, or Huber's loss with a threshold of about a quarter of the target's bound."
             )
         if not isinstance(problem.penalty, Ridge):
             raise ValueError("objective perturbation needs a Ridge penalty, the one its theorem is about.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 from sordino.arrays import Array
@@ -81,6 +82,17 @@ class Method(Protocol[PlanT, OracleT_contra]):
 AnyMethod = Method[Any, Any]
 """A method whose plan and oracle are nobody's business here: it is planned, written down or asked what it needs. What
 runs one names both types (`train`), so that mypy sees the oracle that a method gets."""
+
+
+def planned(method: Method[PlanT, OracleT], problem: AnyProblem, budget: Budget) -> PlanT:
+    """The method's plan. It follows from public facts, so what was planned a moment ago need not be planned again."""
+    plan: PlanT = _planned(method, problem, budget)  # type: ignore[arg-type]  # frozen settings, hence hashable
+    return plan
+
+
+@lru_cache(maxsize=32)
+def _planned(method: AnyMethod, problem: AnyProblem, budget: Budget) -> Any:
+    return method.plan(problem, budget)
 
 
 @runtime_checkable

@@ -21,7 +21,7 @@ R0 guesses |w*|. It is a guess for accuracy's sake: a wrong one costs accuracy, 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -38,6 +38,10 @@ from sordino.problem import NetworkProblem, Problem
 
 FEWEST_STEPS = 25
 MOST_STEPS = 2000
+LONGEST = 100_000
+"""Steps of a plain descent that momentum may stand in for."""
+
+MOST_BY_MOMENTUM, MOST_MOMENTUM = 250, 0.97
 STRIDE = 1.5
 """eta beta of the default step: long enough to save passes, short enough for the steepest direction to settle."""
 
@@ -68,6 +72,7 @@ def expected_radius(problem: Problem, guess: float | None = None) -> float:
     return min(guess, problem.radius)
 
 
+@lru_cache(maxsize=64)
 def clip_cost(fraction: float) -> float:
     r"""What clipping a logistic loss at `fraction` of its Lipschitz constant costs in the end: the mean of KL(p, q).
 
@@ -152,6 +157,7 @@ def _spectrum(dim: int, power: int = 1) -> tuple[NDArray[np.float64], NDArray[np
     return count, size / (count * size).sum()
 
 
+@lru_cache(maxsize=64)
 def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float, float]:
     r"""(Lambda_x, predicted excess) of objective perturbation, the least over a grid of Lambda_x.
 
@@ -167,6 +173,7 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
     count, share = _spectrum(d, power=2)
     eigenvalues = mu + share * problem.loss.trace(problem.row_norm)
 
+    @cache
     def excess(added: float) -> float:
         kappa = smoothness / (n * mu + added)
         m = largest_shift(budget.epsilon, budget.delta, kappa)
@@ -179,9 +186,13 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
 
     # the Jacobian alone costs log(1 + kappa), so kappa must stay well below epsilon
     least = smoothness / math.expm1(min(budget.epsilon, 50.0))
-    grid = [0.0] if n * mu > 2 * least else []
-    grid += [float(added) for added in least * np.geomspace(1.05, 1e5, 120)]
-    best = min(grid, key=excess)
+    grid = [float(added) for added in least * np.geomspace(1.05, 1e5, 120)]
+    # smooth in the logarithm: roughly first, then around the best
+    at, step = min(range(0, len(grid), 8), key=lambda place: excess(grid[place])), 4
+    while step:
+        near = [place for place in (at - step, at, at + step) if 0 <= place < len(grid)]
+        at, step = min(near, key=lambda place: excess(grid[place])), step // 2
+    best = min([grid[at], *([0.0] if n * mu > 2 * least else [])], key=excess)
     return best, excess(best)
 
 
@@ -199,14 +210,15 @@ def balanced_descent(
     radius: float | None = None,
     clip: float | None = None,
     paid: Paid = "last iterate",
+    longest: int = MOST_STEPS,
 ) -> Descent:
-    """T, eta and C of the least predicted excess; a number that is given stays as it is."""
+    """T, eta and C of the least predicted excess, in at most `longest` steps; a number that is given stays as it is."""
     L, beta, _ = problem.constants
     R0 = expected_radius(problem, radius)
-    mu_G = _allowed(problem, budget)
+    mu_G = gaussian_allowance(problem.dim, budget)
     clips = [L * fraction for fraction in _clips(problem)] if clip is None else [clip]
     # a longer step than usual makes up for missing steps, up to where descent stays stable
-    most = MOST_STEPS * LONGEST_STRIDE / STRIDE if step_size is None else MOST_STEPS
+    most = longest * LONGEST_STRIDE / STRIDE if step_size is None else longest
     lengths = np.unique(np.geomspace(1, most, 150).astype(int))
     eta = STRIDE / beta if step_size is None else step_size
 
@@ -218,8 +230,39 @@ def balanced_descent(
     if step_size is not None:
         return Descent(T, step_size, C)
     tau = T * eta
-    T = steps or min(max(T, FEWEST_STEPS), MOST_STEPS)
+    T = steps or min(max(T, FEWEST_STEPS), longest)
     return Descent(T, min(tau / T, LONGEST_STRIDE / beta), C)
+
+
+class HeavyBall(NamedTuple):
+    """V <- decay V + g,  w <- w - step_size V."""
+
+    steps: int
+    step_size: float
+    clip: float
+    decay: float
+
+
+def heavy_ball(problem: Problem, budget: Budget, radius: float | None = None, clip: float | None = None) -> HeavyBall:
+    r"""The balanced descent in fewer steps, by momentum m; plain where it is short already.
+
+    With  eta/(1 - m) = tau/T  the gradients and the noise add up to those of plain descent of length tau, up to the
+    last 1/(1 - m) steps, and as every step is paid for, A_T = sqrt T, the noise of the sum does not depend on T:
+
+        T = 4 sqrt(beta tau), at least 25 and at most 250,      m = 1 - (1.5/beta) T/tau, at most .97
+
+    and more steps where eta would pass half of what is stable, (1 + m)/beta. On five tables that is 3.6 to 9 times
+    fewer steps at losses within .002; half as many steps cost up to .004.
+    """
+    beta = problem.constants.beta
+    T, eta, C = balanced_descent(problem, budget, None, None, radius, clip, "every step", LONGEST)
+    tau = T * eta
+    fewer = min(max(math.ceil(4 * math.sqrt(beta * tau)), FEWEST_STEPS), MOST_BY_MOMENTUM)
+    m = min(1 - STRIDE / beta * fewer / tau, MOST_MOMENTUM)
+    if m <= 0:
+        return HeavyBall(T, eta, C, 0.0)
+    fewer = max(fewer, math.ceil((1 - m) / (1 + m) * tau * beta))
+    return HeavyBall(fewer, (1 - m) * tau / fewer, C, m)
 
 
 def balanced_batch(problem: Problem, budget: Budget, descent: Descent) -> int:
@@ -234,13 +277,14 @@ def balanced_batch(problem: Problem, budget: Budget, descent: Descent) -> int:
     """
     T, eta, C = descent
     Delta = budget.relation.distance * C
-    sigma = Delta * math.sqrt(T) / (problem.records * _allowed(problem, budget))
+    sigma = Delta * math.sqrt(T) / (problem.records * gaussian_allowance(problem.dim, budget))
     count, share = _spectrum(problem.dim)
     beside_noise = C**2 * float(count @ share**2) / (0.1 * sigma**2)
     beside_loss = 1000 * eta * problem.constants.beta
     return min(problem.records, math.ceil(max(3 * Delta / sigma, min(beside_noise, beside_loss))))
 
 
-def _allowed(problem: Problem, budget: Budget) -> float:
+@lru_cache(maxsize=64)
+def gaussian_allowance(dim: int, budget: Budget) -> float:
     """mu of one release on its lattice, which is what even a huge epsilon can buy."""
-    return 1 / calibrate(lambda m: GaussianNoise.at(m, 1.0, problem.dim).event, budget)
+    return 1 / calibrate(lambda m: GaussianNoise.at(m, 1.0, dim).event, budget)

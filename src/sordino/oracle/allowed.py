@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from sordino.budget import Relation
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch
+from sordino.oracle.statistics import RowStatistic
 
 if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
     from sordino.privacy.selection import NoisyMinimum
 
-Query = Gradient | Difference | Recursion | Choice | ClippedLoss
+Query = Gradient | Difference | Recursion | Choice | ClippedLoss | RowStatistic
 
 
 def allow(query: Query, noise: Noise | NoisyMinimum, relation: Relation) -> None:

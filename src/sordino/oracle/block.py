@@ -12,6 +12,7 @@ counts for nothing. Neither raises: an error would reveal the record.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -26,6 +27,7 @@ from sordino.oracle.kernels.difference_kernels import stack_differences
 from sordino.oracle.kernels.slopes import SOFTMAX
 from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients
 from sordino.oracle.rows import Rows
+from sordino.oracle.statistics import BoundedRows, CrossMoments, RowStatistic
 
 # a multiplier so small that its products lose bits: such a row is a billion times 10^281 too long, and is dropped
 _SMALLEST_SCALE = 1e-290
@@ -87,6 +89,7 @@ class Block(ABC):
 
     given: Bounded
     rows: Rows
+    columns: int
 
     def __init__(self, given: Bounded, rows: Rows) -> None:
         self.given, self.rows = given, rows
@@ -94,6 +97,11 @@ class Block(ABC):
 
     def __len__(self) -> int:
         return len(self.given)
+
+    @property
+    def targets(self) -> Array:
+        """As they were given, not a number where they were none."""
+        return np.where(self.given.inverses > 0, self.given.targets, np.nan)
 
     @abstractmethod
     def answer(self, asked: BlockQuery, which: Index | None) -> Array:
@@ -106,6 +114,27 @@ class Block(ABC):
     @abstractmethod
     def dots(self, w: Array) -> Array:
         """<x_i, w> for every raw row."""
+
+    @abstractmethod
+    def under_rows(self, rows: Rows) -> Self:
+        """A block of the same records whose rows are made otherwise."""
+
+    @abstractmethod
+    def some_rows(self, records: Bounded) -> Iterator[tuple[Array, Bounded]]:
+        """All raw rows, a few at a time and dense, zero where they are of no use, and what belongs to them."""
+
+    def statistic(self, asked: RowStatistic) -> Array:
+        """The sum over all units of the block."""
+        records = self.under(asked.loss) if isinstance(asked, CrossMoments) else self.given
+        # nobody at all: of the right shape
+        total = np.zeros(asked.width(self.columns, self.rows.has_intercept))
+        for X, part in self.some_rows(records):
+            u = X * (part.scales / self.rows.length)[:, None]
+            counted = part.inverses > 0
+            r = np.column_stack([u * self.rows.length, np.full(len(u), self.rows.intercept)])
+            r = (r if self.rows.has_intercept else r[:, :-1]) / self.rows.norm
+            total += asked.of(BoundedRows(X / self.rows.bound, u, np.where(counted[:, None], r, 0.0), part.targets))
+        return total
 
     def kept(self) -> Self:
         """The same block, for whoever asks it many times and may store more for that."""

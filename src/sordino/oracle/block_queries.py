@@ -12,6 +12,7 @@ from typing import ClassVar
 from sordino.arrays import Array
 from sordino.losses import Loss
 from sordino.oracle.kernels.slopes import WEIGHTED_SQUARE, Kernel, kernel_of
+from sordino.oracle.statistics import RowStatistic
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,4 +67,4 @@ class ClippedLosses:
     cap: float
 
 
-BlockQuery = ClippedSum | ClippedLosses
+BlockQuery = ClippedSum | ClippedLosses | RowStatistic

@@ -34,6 +34,10 @@ class Blocks(Protocol):
         """The units outside a batch, and those inside."""
         ...
 
+    def under_rows(self, rows: Rows) -> Self:
+        """The same records, whose rows are made otherwise."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class HeldBlocks:
@@ -66,6 +70,9 @@ class HeldBlocks:
             for number, block in self.blocks.items()
         }
         return self._taken(outside), self._taken(inside)
+
+    def under_rows(self, rows: Rows) -> HeldBlocks:
+        return HeldBlocks({number: block.under_rows(rows) for number, block in self.blocks.items()})
 
     def _places(self, batch: Batch) -> Iterator[tuple[int, Index | None]]:
         numbers = list(self.blocks)

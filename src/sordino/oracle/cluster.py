@@ -114,6 +114,10 @@ class Spread:
         return self.source.row_bytes
 
     @property
+    def sparse(self) -> bool:
+        return self.source.sparse
+
+    @property
     def identity(self) -> bytes:
         return self.source.identity
 
@@ -292,6 +296,9 @@ class ClusterBlocks:
     def divide(self, batch: Index) -> tuple[ClusterBlocks, ClusterBlocks]:
         outside, inside = self.partition.divide(batch)
         return replace(self, partition=outside), replace(self, partition=inside)
+
+    def under_rows(self, rows: Rows) -> ClusterBlocks:
+        return replace(self, rows=rows)
 
 
 def _own(X: Any) -> Any:

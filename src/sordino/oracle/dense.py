@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sordino.oracle.kernels.pool import cut, one_blas_thread, share
 from sordino.oracle.kernels.slopes import kernel_of
 from sordino.oracle.kernels.stack import stack_values
 from sordino.oracle.rows import Rows
+from sordino.oracle.statistics import RowStatistic
 
 _EVERY = np.empty(0, dtype=np.intp)
 # from this many scores per record on, matrix products beat one fused pass per model
@@ -35,17 +37,25 @@ class DenseBlock(Block):
 
     def __init__(self, X: NDArray[Any], given: Bounded, rows: Rows) -> None:
         super().__init__(given, rows)
-        self.X = _read_only(X)
+        self.X, self.columns = _read_only(X), int(X.shape[1])
         self._spoiled = bool((given.scales == 0).any())
 
     @staticmethod
     def of(X: Any, y: Any, rows: Rows) -> DenseBlock:
-        X = np.asarray(X)
+        X = np.asarray(rows.applied(X))
         X = _read_only(np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 else np.float64))
         return DenseBlock(X, bounded_records(_norms(X), y, X.shape[1], rows), rows)
 
     def take(self, which: Index) -> DenseBlock:
         return DenseBlock(self.X[which], self.given.part(which), self.rows)
+
+    def under_rows(self, rows: Rows) -> DenseBlock:
+        return DenseBlock.of(self.X, self.targets, rows)
+
+    def some_rows(self, records: Bounded) -> Iterator[tuple[Array, Bounded]]:
+        for _, _, parts in self._tasks(len(self), 1, 1)[0]:
+            for start, stop in parts:
+                yield self._rows(records, None, start, stop)
 
     def dots(self, w: Array) -> Array:
         dots = np.empty(len(self))
@@ -62,6 +72,8 @@ class DenseBlock(Block):
     def answer(self, asked: BlockQuery, which: Index | None) -> Array:
         if isinstance(asked, ClippedLosses):
             return self._losses(asked)
+        if isinstance(asked, RowStatistic):
+            return self.statistic(asked)
         if len(asked) >= _STACK or asked.loss.outputs > 1:
             return self._products(asked, which)
         # few models: for each, scores, slopes, clipping and sum in a single pass over the rows

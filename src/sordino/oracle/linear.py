@@ -21,7 +21,9 @@ from sordino.oracle.block_queries import BlockQuery, ClippedSum, QuadraticForm
 from sordino.oracle.blocks import Blocks
 from sordino.oracle.model import LinearModel
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
+from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling, drawn
+from sordino.oracle.statistics import RowStatistic
 from sordino.oracle.tree_sum import TreeSum
 from sordino.problem import Problem
 
@@ -46,9 +48,15 @@ class BlockwiseOracle:
         return drawn(sampling, len(self), randomness.sampling)
 
     def release(
-        self, query: Gradient | Difference | Recursion | ClippedLoss, noise: Noise, randomness: Randomness
+        self,
+        query: Gradient | Difference | Recursion | ClippedLoss | RowStatistic,
+        noise: Noise,
+        randomness: Randomness,
     ) -> Array:
         allow(query, noise, self.model.relation)
+        if isinstance(query, RowStatistic):
+            width = query.width(self.model.columns, self.model.rows.has_intercept)
+            return noise.perturb(self._total(query, None, (width,)), randomness)
         if isinstance(query, ClippedLoss):
             return noise.perturb(self._losses(query.at, query.clip)[..., None], randomness)[..., 0]
         exact = self._total(self.model.asked(query), query.batch, np.shape(query.at))
@@ -86,6 +94,13 @@ class BlockwiseOracle:
 
     def under(self, loss: Loss) -> BlockwiseOracle:
         return replace(self, model=self.model.under(loss))
+
+    @property
+    def rows(self) -> Rows:
+        return self.model.rows
+
+    def under_rows(self, rows: Rows) -> BlockwiseOracle:
+        return BlockwiseOracle(replace(self.model, rows=rows), self.blocks.under_rows(rows))
 
     def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[BlockwiseOracle, BlockwiseOracle]:
         index = checked_batch(batch, len(self))

@@ -4,7 +4,8 @@ What a person adds to an answer is a weighted sum of what each of their kept rec
 
     mean:    (1/K) sum_{j <= K} a_j,    K kept records        capped:    (1/k) sum_{j <= K} a_j,    K <= k
 
-The weights add up to 1 at most, so the sum keeps the bound that every a_j has. Where a_j is the gradient of a convex,
+The weights add up to 1 at most, so the sum keeps the bound that every a_j has, and two persons are no further apart
+than two records, or a record and nothing. Where a_j is the gradient of a convex,
 L-Lipschitz and beta-smooth function, so is the sum, with the same constants. It depends on the person's own records and
 coins alone. Clipping the records' sum instead would bound it too, but what comes out is no gradient and no monotone
 map, so that no theorem about contracting steps holds for it.
@@ -13,7 +14,7 @@ map, so that no theorem about contracting steps holds for it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from sordino.arrays import Index
 from sordino.oracle.block_queries import BlockQuery
 from sordino.oracle.blocks import Blocks
+from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
 from sordino.oracle.tree_sum import Term, TreeSum
 from sordino.problem import PersonUnit
@@ -106,6 +108,10 @@ class PersonBlocks:
             _renumbered(~inside, [(share, outer) for share, outer, _ in pairs]),
             _renumbered(inside, [(share, inner) for share, _, inner in pairs]),
         )
+
+    def under_rows(self, rows: Rows) -> PersonBlocks:
+        moved = (replace(share, blocks=share.blocks.under_rows(rows)) for share in self.shares)
+        return replace(self, shares=tuple(moved))
 
     def _inside(self, batch: Index) -> NDArray[np.bool_]:
         inside = np.zeros(self.count, dtype=bool)

@@ -12,7 +12,9 @@ from typing import Protocol, Self, runtime_checkable
 from sordino.arrays import Array
 from sordino.losses import Loss
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
+from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
+from sordino.oracle.statistics import RowStatistic
 from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
@@ -56,6 +58,20 @@ class DividingOracle(Oracle, Protocol):
 
 
 @runtime_checkable
+class RowsOracle(Oracle, Protocol):
+    """Also tells sums over bounded rows, with noise, and makes its rows in another way."""
+
+    @property
+    def rows(self) -> Rows: ...
+    def release(
+        self, query: Gradient | Difference | Recursion | RowStatistic, noise: Noise, randomness: Randomness
+    ) -> Array: ...
+    def under_rows(self, rows: Rows) -> Self:
+        """The same records, whose raw rows become these instead."""
+        ...
+
+
+@runtime_checkable
 class ExactOracle(Oracle, Protocol):
     """Also answers exactly, for methods that add their noise elsewhere."""
 
@@ -73,5 +89,12 @@ class ExactOracle(Oracle, Protocol):
 
 
 @runtime_checkable
-class LinearOracle(ChoosingOracle, ScoredOracle, DividingOracle, ExactOracle, Protocol):
+class LinearOracle(ChoosingOracle, ScoredOracle, DividingOracle, RowsOracle, ExactOracle, Protocol):
     """Records of a linear model, wherever they are: everything above."""
+
+    def release(
+        self,
+        query: Gradient | Difference | Recursion | ClippedLoss | RowStatistic,
+        noise: Noise,
+        randomness: Randomness,
+    ) -> Array: ...

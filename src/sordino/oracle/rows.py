@@ -9,9 +9,11 @@ bound, so trained weights translate back to raw features.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from sordino.arrays import Array
 
@@ -39,11 +41,20 @@ class Rows:
     @property
     def factor(self) -> float:
         """s: what a raw row within the bound is multiplied by."""
-        return math.sqrt(self.norm**2 - self.intercept**2) / self.bound
+        return self.length / self.bound
 
     @property
     def has_intercept(self) -> bool:
         return self.intercept > 0
+
+    @property
+    def length(self) -> float:
+        """sqrt(R^2 - rho^2): the most that the features of a row measure."""
+        return math.sqrt(self.norm**2 - self.intercept**2)
+
+    def applied(self, X: Any) -> Any:
+        """The rows that `bound` is about."""
+        return X
 
     def scales(self, norms: Array) -> Array:
         """The multiplier of each raw row of the given norm; 0, which drops the features, where it is not finite."""
@@ -57,3 +68,52 @@ class Rows:
         if not self.has_intercept:
             return table * self.factor, np.zeros(outputs)
         return table[:, :-1] * self.factor, table[:, -1] * self.intercept
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRows(Rows):
+    """The same for rows x -> (x - centre) matrix, a diagonal where `matrix` is a vector; the bound is then 1.
+
+    Both come from the records, released with noise: they are no part of a certificate's public facts.
+    """
+
+    bound: float = 1.0
+    centre: Array = field(default_factory=lambda: np.zeros(0))
+    matrix: Array = field(default_factory=lambda: np.ones(0))
+
+    @staticmethod
+    def of(rows: Rows, columns: int) -> PreparedRows:
+        """What a row is before anything is known about it: x / bound."""
+        return PreparedRows(1.0, rows.intercept, rows.norm, np.zeros(columns), np.full(columns, 1 / rows.bound))
+
+    def applied(self, X: Any) -> Any:
+        if hasattr(X, "tocsr"):
+            if self.centre.any() or self.matrix.ndim > 1:
+                raise ValueError("sparse rows are neither centred nor whitened, which would make them dense.")
+            return (X @ sparse.diags_array(self.matrix)).tocsr()
+        # a number that is not finite spoils its own row alone, and a warning would tell that there is one
+        with np.errstate(over="ignore", invalid="ignore"):
+            moved = np.asarray(X, dtype=np.float64) - self.centre
+            return moved * self.matrix if self.matrix.ndim == 1 else moved @ self.matrix
+
+    def to_given(self, w: Array, outputs: int, rows: Rows) -> Array:
+        """Weights for `rows`, from weights that were trained on prepared ones: the same scores, row by row."""
+        table = w.reshape(outputs, -1)
+        features = table[:, : len(self.centre)]
+        moved = features * self.matrix if self.matrix.ndim == 1 else features @ self.matrix.T
+        found = table.copy()
+        found[:, : len(self.centre)] = moved * (self.factor / rows.factor)
+        if self.has_intercept:
+            constant = self.intercept * table[:, -1] - self.factor * (moved @ self.centre)
+            found[:, -1] = constant / rows.intercept
+        return found.ravel()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PreparedRows)
+            and (self.bound, self.intercept, self.norm) == (other.bound, other.intercept, other.norm)
+            and np.array_equal(self.centre, other.centre)
+            and np.array_equal(self.matrix, other.matrix)
+        )
+
+    __hash__ = None  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from sordino.oracle.kernels.slopes import kernel_of
 from sordino.oracle.kernels.sparse import GROUP
 from sordino.oracle.kernels.stack import stack_values
 from sordino.oracle.rows import Rows
+from sordino.oracle.statistics import RowStatistic
 
 _EVERY = np.empty(0, dtype=np.intp)
 # stored entries in a task, and rows that are scored before their slopes are taken
@@ -59,16 +60,28 @@ class SparseBlock(Block):
         return SparseBlock(compressed, columns, bounded_records(_norms(compressed), y, widths, rows), rows)
 
     def take(self, which: Index) -> SparseBlock:
-        data, indices, indptr = self.X
-        whole = sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=(len(self), self.columns))
-        some = whole[which]
+        some = self._whole()[which]
         return SparseBlock(
             _views(some.data, some.indices, some.indptr), self.columns, self.given.part(which), self.rows
         )
 
+    def _whole(self) -> sparse.csr_array:
+        data, indices, indptr = self.X
+        return sparse.csr_array((data, _signed(indices), _signed(indptr)), shape=(len(self), self.columns))
+
     def kept(self) -> SparseBlock:
         transpose = cache(partial(_transposed, self.X, self.columns, self.given.scales))
         return SparseBlock(self.X, self.columns, self.given, self.rows, transpose)
+
+    def under_rows(self, rows: Rows) -> SparseBlock:
+        return SparseBlock.of(rows.applied(self._whole()), self.targets, rows).kept()
+
+    def some_rows(self, records: Bounded) -> Iterator[tuple[Array, Bounded]]:
+        whole, step = self._whole(), max(1, _TASK // max(1, self.columns))
+        for start in range(0, len(self), step):
+            part = records.part(slice(start, start + step))
+            X = whole[start : start + step].toarray().astype(np.float64, copy=False)
+            yield np.where(part.scales[:, None] != 0, X, 0.0), part
 
     def dots(self, w: Array) -> Array:
         dots = np.empty(len(self))
@@ -82,6 +95,8 @@ class SparseBlock(Block):
         return dots
 
     def answer(self, asked: BlockQuery, which: Index | None) -> Array:
+        if isinstance(asked, RowStatistic):
+            return self.statistic(asked)
         # models that are worked on together: a cache line of scores, or one model with more classes than that
         outputs, scores = asked.loss.outputs, len(asked.table)
         step = max(1, GROUP // outputs) * outputs

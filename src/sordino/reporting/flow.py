@@ -6,6 +6,7 @@ from sordino import sentences
 from sordino.certificate import Certificate
 from sordino.formatting import number
 from sordino.oracle.protocol import ExactOracle
+from sordino.prepare import Prepared
 from sordino.reporting.section import Section, Table
 from sordino.words import unit_of
 
@@ -13,19 +14,23 @@ from sordino.words import unit_of
 def flow_section(certificate: Certificate, released: int | None, has_schema: bool) -> Section:
     """`released` is how many numbers the model file holds; None where there is only a certificate."""
     unit = unit_of(certificate)
+    method, plan = certificate.method, certificate.plan
+    prepared: tuple[tuple[str, str, str], ...] = ()
+    noisy = f"yes: noise was added where the records are, to sums of one bounded contribution of each {unit.one}"
+    if isinstance(method, Prepared):
+        names = ", ".join(type(step).__name__ for step in method.preparation)
+        prepared = ((f"Preparation of the rows: {names}", noisy, "nothing by itself: it is a part of the weights"),)
+        method, plan = method.method, plan["inner"]
     # a protocol's own kinds, by name: issubclass asks for methods alone
-    exact = ExactOracle in certificate.method.needs.__mro__
-    saw = (
-        "yes: exact sums stayed inside the program, and noise was added before anything left"
-        if exact
-        else f"yes: noise was added where the records are, to sums of one bounded contribution of each {unit.one}"
-    )
-    steps = certificate.plan.get("steps")
+    exact = ExactOracle in method.needs.__mro__
+    saw = "yes: exact sums stayed inside the program, and noise was added before anything left" if exact else noisy
+    steps = plan.get("steps")
     rows = [
         ("Planning: method, steps, noise", "no", "nothing: every number was fixed before a record was read"),
         *([("Encoding by the schema", "each record by itself", "nothing")] if has_schema else []),
+        *prepared,
         (
-            f"Training by {type(certificate.method).__name__}" + (f", {number(steps)} steps" if steps else ""),
+            f"Training by {type(method).__name__}" + (f", {number(steps)} steps" if steps else ""),
             saw,
             "the weights" if released is None else f"{number(released)} numbers: the weights",
         ),

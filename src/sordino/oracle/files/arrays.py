@@ -96,6 +96,10 @@ class Arrays:
         return self.matrices.records, self.matrices.files[0].shape[1]
 
     @property
+    def sparse(self) -> bool:
+        return False
+
+    @property
     def units(self) -> RecordUnits:
         return record_units(*self.shape)
 

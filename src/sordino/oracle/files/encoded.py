@@ -52,8 +52,11 @@ class EncodedTable:
     @property
     def units(self) -> RecordUnits:
         # a sparse row has one entry per column of the table
-        wide = self.schema.width > WIDEST_DENSE
-        return record_units(self.shape[0], len(self.schema.columns) if wide else self.schema.width)
+        return record_units(self.shape[0], len(self.schema.columns) if self.sparse else self.schema.width)
+
+    @property
+    def sparse(self) -> bool:
+        return self.schema.width > WIDEST_DENSE
 
     @property
     def identity(self) -> bytes:

@@ -45,8 +45,12 @@ class Memory:
         return self.units.records, self.X.shape[1]
 
     @property
+    def sparse(self) -> bool:
+        return bool(sparse.issparse(self.X))
+
+    @property
     def row_bytes(self) -> int:
-        numbers = self.X.data if sparse.issparse(self.X) else self.X
+        numbers = self.X.data if self.sparse else self.X
         return int(-(-numbers.nbytes // max(1, self.X.shape[0])))
 
     @property

@@ -91,3 +91,6 @@ class StreamedBlocks:
     def divide(self, batch: Index) -> tuple[StreamedBlocks, StreamedBlocks]:
         outside, inside = self.partition.divide(batch)
         return StreamedBlocks(outside, self.rows), StreamedBlocks(inside, self.rows)
+
+    def under_rows(self, rows: Rows) -> StreamedBlocks:
+        return StreamedBlocks(self.partition, rows)

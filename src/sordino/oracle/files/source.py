@@ -58,6 +58,11 @@ class Source(Protocol):
         ...
 
     @property
+    def sparse(self) -> bool:
+        """Whether its rows are matrices in sparse form, for good."""
+        ...
+
+    @property
     def identity(self) -> bytes:
         """The same for the same files with the same content."""
         ...

@@ -94,6 +94,10 @@ class Table:
         return self.files.records, sum(self.widths)
 
     @property
+    def sparse(self) -> bool:
+        return False
+
+    @property
     def units(self) -> RecordUnits:
         return record_units(*self.shape)
 

@@ -1,0 +1,108 @@
+r"""Least squares from one release of its sufficient statistics: one pass over the records.
+
+    (A, b h) = sum_i (r_i r_i^T, b r_i y_i) + N(0, s^2 I);     w = U [ U^T h / max(e, s sqrt(2d)) ],   A = U diag(e) U^T
+
+Privacy: a Gaussian release of one vector, in the coordinates in which a symmetric matrix has its Frobenius norm; how
+far one record moves it is derived in `oracle.statistics` (b = 1: sqrt(4.5) of a unit row and target, where two releases
+would need sqrt 6). The rest is computed from it.
+
+The noise of A has a spectral norm of about s sqrt(2d). Directions in which the records add up to less than that are
+lost in it, and are divided by that much; the others are not shrunk, as a ridge would. On seven tables it beats AdaSSP
+(Wang 2018) in 27 of 28 cells, with its constants corrected, and loses to clipped descent in most: it is for records
+that can be read once, at least 500 sqrt(d)/mu of them, and at most some fifty columns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from sordino.arrays import Array
+from sordino.budget import Budget
+from sordino.losses import Squared
+from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
+from sordino.methods.settings import require_delta, require_linear
+from sordino.oracle.protocol import Oracle, RowsOracle
+from sordino.oracle.statistics import CrossMoments, matrix_of
+from sordino.penalties import Ridge
+from sordino.privacy.calibrate import calibrate
+from sordino.privacy.events import Event
+from sordino.privacy.noise import GaussianNoise
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+
+WEIGHT = 1.0
+"""b: of the cross moments beside the second moments."""
+
+
+@dataclass(frozen=True)
+class SufficientStatisticsPlan:
+    """`floor` is s sqrt(2d): no eigenvalue of the noisy second moments counts for less."""
+
+    noise: GaussianNoise
+    floor: float
+    step_events: ClassVar[StepEvents] = ()
+
+    @property
+    def event(self) -> Event:
+        return self.noise.event
+
+
+@dataclass(frozen=True)
+class SufficientStatistics:
+    """Second moments of the rows and their products with the targets, once, with noise; then algebra."""
+
+    calibration: ClassVar[Calibration] = "tight"
+    needs: ClassVar[type[Oracle]] = RowsOracle
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> SufficientStatisticsPlan:
+        asked, d = _asked(problem), problem.dim
+        require_delta("a release of sufficient statistics", budget)
+        sensitivity, width = asked.sensitivity(budget.relation), asked.width(d, intercept=False)
+
+        def noise(multiplier: float) -> GaussianNoise:
+            return GaussianNoise.at(multiplier, sensitivity, width)
+
+        found = noise(calibrate(lambda multiplier: noise(multiplier).event, budget))
+        return SufficientStatisticsPlan(found, found.std * math.sqrt(2 * d))
+
+    def run(
+        self,
+        plan: SufficientStatisticsPlan,
+        problem: AnyProblem,
+        oracle: RowsOracle,
+        randomness: Randomness,
+        start: Array | None = None,
+    ) -> Release:
+        asked = _asked(problem)
+        first = problem.start() if start is None else start
+        solved = [
+            _solved(oracle.release(asked, plan.noise, randomness), plan.floor, asked, problem)
+            for _ in np.atleast_2d(first)
+        ]
+        return Release(problem.domain.project(np.stack(solved).reshape(first.shape)), plan.event)
+
+
+def _asked(problem: AnyProblem) -> CrossMoments:
+    problem = require_linear(problem, "a release of sufficient statistics")
+    if not isinstance(problem.loss, Squared) or not isinstance(problem.penalty, Ridge):
+        raise ValueError(
+            f"sufficient statistics are those of least squares with a Ridge penalty, and the loss is "
+            f"{type(problem.loss).__name__}: use noisy gradient descent."
+        )
+    return CrossMoments(WEIGHT, problem.loss)
+
+
+def _solved(told: Array, floor: float, asked: CrossMoments, problem: AnyProblem) -> Array:
+    assert isinstance(problem, Problem)
+    d = problem.dim
+    R, Y = problem.row_norm, asked.loss.target_bound
+    eigenvalues, U = np.linalg.eigh(matrix_of(told[:-d], d))
+    h = told[-d:] / asked.weight
+    ridge = problem.records * problem.penalty.convexity / R**2
+    found: Array = U @ ((U.T @ h) / (np.maximum(eigenvalues, floor) + ridge))
+    # rows and targets were in units of their bounds
+    return found * Y / R

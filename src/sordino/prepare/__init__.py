@@ -1,0 +1,35 @@
+"""What is learnt about the rows before a model is trained on them, and paid for: one plan and one release with it."""
+
+from sordino.prepare.centre import Centre
+from sordino.prepare.choice import default_preparation, steps_of
+from sordino.prepare.column_bounds import ColumnBounds
+from sordino.prepare.column_scales import ColumnScales
+from sordino.prepare.norm_quantile import NormQuantile
+from sordino.prepare.prepared import Prepared, PreparedPlan, left_for_training, share_of
+from sordino.prepare.protocol import Preparation, StepPlan
+from sordino.prepare.whitening import Whitening
+
+PREPARATIONS: dict[str, type[Preparation]] = {
+    step.__name__: step for step in (Centre, NormQuantile, ColumnScales, ColumnBounds, Whitening)
+}
+
+KEEPS_ZEROS = (NormQuantile, ColumnScales)
+"""Steps after which sparse rows are sparse."""
+
+__all__ = [
+    "KEEPS_ZEROS",
+    "PREPARATIONS",
+    "Centre",
+    "ColumnBounds",
+    "ColumnScales",
+    "NormQuantile",
+    "Preparation",
+    "Prepared",
+    "PreparedPlan",
+    "StepPlan",
+    "Whitening",
+    "default_preparation",
+    "left_for_training",
+    "share_of",
+    "steps_of",
+]

@@ -1,0 +1,70 @@
+r"""Which preparation, from public facts alone.
+
+`auto` pays for a centre and a norm where  x = n mu/sqrt(d) >= 8:  2/(x sqrt a) is the error of the centre in units of
+the row bound, with the share a of the budget, and 0.8 of it there. The threshold was chosen on eleven tables, each time
+on ten for the eleventh, and was the same all eleven times; the shares come from a prototype that had seen six of them.
+Mean log-loss relative to that of the class frequencies, over 44 cells: .832 without, .792 with it.
+
+Rows that are sparse stay so, and a model without an intercept has no use for a centre: neither is prepared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sordino.budget import Budget
+from sordino.losses import Hinge, HuberisedHinge, Logistic, Softmax
+from sordino.methods.schedule import gaussian_allowance
+from sordino.prepare.centre import Centre
+from sordino.prepare.column_bounds import ColumnBounds
+from sordino.prepare.column_scales import ColumnScales
+from sordino.prepare.norm_quantile import NormQuantile
+from sordino.prepare.protocol import Preparation
+from sordino.prepare.whitening import Whitening
+from sordino.problem import Problem
+
+WORTH_PAYING = 8.0
+"""The least n mu/sqrt(d)."""
+
+OF_NUMBERS = 0.97
+"""How many rows keep their length where a number is predicted: one that was scaled down bends the line. On bike, wine
+and randhie .97 gives an R^2 up to .1 above that of .6, and never one below that of no preparation by more than its
+noise; on diabetes, epsilon .5, it costs .04."""
+
+NAMED: dict[str, type[Preparation]] = {
+    "centre": Centre,
+    "norm quantile": NormQuantile,
+    "column scales": ColumnScales,
+    "column bounds": ColumnBounds,
+    "whitening": Whitening,
+}
+
+
+def default_preparation(problem: Problem, budget: Budget, intercept: bool) -> tuple[Preparation, ...]:
+    """For dense rows, at this point of public facts; nothing where it is not worth its price."""
+    columns = problem.features - intercept
+    if budget.pure or not intercept or columns < 1 or not math.isinf(problem.domain.radius):
+        return ()
+    x = problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(columns)
+    if x < WORTH_PAYING:
+        return ()
+    numbers = not isinstance(problem.loss, Logistic | Softmax | Hinge | HuberisedHinge)
+    return (Centre(), NormQuantile(quantile=OF_NUMBERS)) if numbers else (Centre(), NormQuantile())
+
+
+def steps_of(asked: Sequence[Preparation | str]) -> tuple[Preparation, ...]:
+    """Steps by their names, with default settings, or as they are."""
+    if isinstance(asked, str) or not isinstance(asked, Sequence):
+        raise ValueError(f"prepare is {asked!r}: it must be 'auto', None, or a list of {_known()} or of such steps.")
+    found = []
+    for step in asked:
+        kind = NAMED.get(step) if isinstance(step, str) else None
+        if kind is None and not isinstance(step, Preparation):
+            raise ValueError(f"prepare names {step!r}: known are {_known()}.")
+        found.append(kind() if kind is not None else step)
+    return tuple(found)  # type: ignore[arg-type]
+
+
+def _known() -> str:
+    return ", ".join(map(repr, NAMED))

@@ -1,0 +1,172 @@
+r"""A method on rows that are prepared first: one plan, one release, one certificate for all of it.
+
+    given rows x  ->  (x - m) A,  steps one after the other, each paid for       ->  the method, on the same problem
+
+Privacy: every step is a Gaussian release with a share of mu^2, where mu is what the budget is in Gaussian differential
+privacy; given what they released, the losses are fixed, and training is one more release that may depend on it. What
+training may cost is not read off that mu: a method of another kind that is (epsilon', delta)-private need not be as
+private as a Gaussian with the same point, and objective perturbation taken for one would exceed delta by more than
+half. So the method is planned at an epsilon' and the whole composition is accounted for, by its true events; epsilon'
+is moved until that is the budget.
+
+What is released are weights for the given rows. Rows above the prepared norm were scaled down to it in training; a
+prediction is linear in the given row all the same, which measures no worse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from sordino.arrays import Array
+from sordino.budget import Budget
+from sordino.domains import Everywhere
+from sordino.methods import Method, Plan, Release
+from sordino.methods.protocol import AnyProblem, Calibration, StepEvents, planned
+from sordino.methods.schedule import gaussian_allowance
+from sordino.methods.settings import require_delta, require_linear
+from sordino.oracle.protocol import LinearOracle, Oracle
+from sordino.oracle.rows import PreparedRows
+from sordino.prepare.centre import Centre
+from sordino.prepare.column_bounds import ColumnBounds
+from sordino.prepare.protocol import Preparation, StepPlan
+from sordino.privacy.accountants import epsilon, gdp_epsilon
+from sordino.privacy.events import Composed, Event
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+
+_TRIES = 25
+_NEARLY = 1e-4
+"""How much of epsilon may be left over: finding the rest would take longer than it is worth."""
+
+
+@dataclass(frozen=True)
+class PreparedPlan:
+    """Every number of the steps, then those of the method."""
+
+    preparation: tuple[StepPlan, ...]
+    inner: Any
+    step_events: ClassVar[StepEvents] = ()
+
+    @property
+    def event(self) -> Event:
+        return Composed((*((step.event, step.times) for step in self.preparation), (self.inner.event, 1)))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Steps of `preparation`, then `method`. `intercept` says that a row has a constant column of its own."""
+
+    method: Method[Any, Any]
+    preparation: tuple[Preparation, ...]
+    intercept: bool = True
+
+    needs: ClassVar[type[Oracle]] = LinearOracle
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.method, Method) or isinstance(self.method, Prepared):
+            raise ValueError(f"method is {self.method!r}: rows are prepared once, for a method that trains on them.")
+        if not self.preparation or not all(isinstance(step, Preparation) for step in self.preparation):
+            raise ValueError("preparation must hold steps of preparation, such as Centre() and NormQuantile().")
+        if not self.intercept and any(isinstance(step, Centre | ColumnBounds) for step in self.preparation):
+            raise ValueError("a centre needs an intercept, without which scores on centred rows are other ones.")
+        share_of(self.preparation)
+        if self.method.calibration != "tight":
+            raise ValueError(
+                f"{type(self.method).__name__} with noise that is not calibrated to the budget cannot share it with a "
+                "preparation: leave its calibration and its noise_multiplier out, or use prepare=None."
+            )
+
+    @property
+    def calibration(self) -> Calibration:
+        return self.method.calibration
+
+    @property
+    def share(self) -> float:
+        """Of mu^2, for all steps."""
+        return share_of(self.preparation)
+
+    def plan(self, problem: AnyProblem, budget: Budget) -> PreparedPlan:
+        problem, columns = self._columns(problem)
+        require_gaussian(budget)
+        mu = gaussian_allowance(problem.dim, budget)
+        steps = tuple(step.plan(columns, problem.records, budget.relation, mu) for step in self.preparation)
+        return self._within(problem, budget, steps)
+
+    def run(
+        self,
+        plan: PreparedPlan,
+        problem: AnyProblem,
+        oracle: LinearOracle,
+        randomness: Randomness,
+        start: Array | None = None,
+    ) -> Release:
+        if start is not None:
+            raise ValueError(
+                "a first iterate is one of weights for prepared rows, which nobody knows yet: leave it out."
+            )
+        assert isinstance(problem, Problem)
+        given = oracle.rows
+        if given.has_intercept != self.intercept:
+            raise ValueError(f"intercept is {self.intercept} in the preparation, and the rows say otherwise.")
+        rows = PreparedRows.of(given, problem.features - given.has_intercept)
+        for step, stated in zip(self.preparation, plan.preparation, strict=True):
+            rows = step.run(stated, rows, problem.records, oracle.under_rows(rows), randomness)
+        trained = self.method.run(plan.inner, problem, oracle.under_rows(rows), randomness)
+        return replace(trained, weights=rows.to_given(trained.weights, problem.loss.outputs, given), event=plan.event)
+
+    def _columns(self, problem: AnyProblem) -> tuple[Problem, int]:
+        problem = require_linear(problem, "preparation")
+        if not isinstance(problem.domain, Everywhere):
+            raise ValueError("preparation changes what weights mean, and a ball of them with it: use prepare=None.")
+        columns = problem.features - self.intercept
+        if columns < 1:
+            raise ValueError("there is no column to prepare: use prepare=None.")
+        return problem, columns
+
+    def _within(self, problem: Problem, budget: Budget, steps: tuple[StepPlan, ...]) -> PreparedPlan:
+        """The plan whose whole composition costs nearly the budget, and no more."""
+        first = left_for_training(problem, budget, self.share).epsilon
+        found, tried = None, first
+        for _ in range(_TRIES):
+            inner: Plan = planned(self.method, problem, replace(budget, epsilon=tried))
+            plan = PreparedPlan(steps, inner)
+            cost = epsilon(plan.event, budget.delta, budget.relation)
+            if cost <= budget.epsilon:
+                found = plan
+                if cost >= (1 - _NEARLY) * budget.epsilon or tried >= first:
+                    return found
+            # the rest is smooth in epsilon': in proportion, and a hair below
+            tried = (
+                min(first, tried * (budget.epsilon / cost) ** 1.1 * (1 - 1e-9)) if math.isfinite(cost) else tried / 2
+            )
+        if found is None:
+            raise ValueError(
+                f"{type(self.method).__name__} cannot be brought within what preparation leaves of the budget: use "
+                "prepare=None."
+            )
+        return found
+
+
+def require_gaussian(budget: Budget) -> None:
+    require_delta("preparation", budget, "use prepare=None, or give a delta")
+
+
+def share_of(steps: Sequence[Preparation]) -> float:
+    """What all steps take of mu^2: less than all of it."""
+    share = math.fsum(step.share for step in steps)
+    if share >= 1:
+        raise ValueError(f"the steps of preparation take {share:g} of the budget: leave some for training.")
+    return share
+
+
+def left_for_training(problem: Problem, budget: Budget, share: float) -> Budget:
+    """What remains of the budget beside Gaussian releases with this share, for a method that is Gaussian itself.
+
+    A hair less, so that the lattices' distances fit too. Any other method is a guess away from here: see `Prepared`.
+    """
+    require_gaussian(budget)
+    mu = gaussian_allowance(problem.dim, budget)
+    return replace(budget, epsilon=gdp_epsilon(mu * math.sqrt(1 - share), budget.delta) * (1 - 1e-6))
