@@ -212,12 +212,12 @@ def test_a_folder_or_file_that_is_mounted_twice_is_one(tmp_path: Path) -> None:
 
 
 def test_a_new_ledger_is_for_its_owner_and_keeps_the_mode_it_is_given(tmp_path: Path, umask: int) -> None:
-    ledger = Ledger(tmp_path / "ledger")
-    ledger.open("survey", Budget(1.0, 1e-6))
-    assert mode(ledger.path) == 0o600
-    ledger.path.chmod(0o660)
-    ledger.open("other", Budget(1.0, 1e-6))
-    assert mode(ledger.path) == 0o660
+    path = tmp_path / "ledger"
+    Ledger(path).open("survey", Budget(1.0, 1e-6))
+    assert mode(path) == 0o600
+    path.chmod(0o660)
+    Ledger(path).open("other", Budget(1.0, 1e-6))
+    assert mode(path) == 0o660
 
 
 def test_two_results_have_two_names(tmp_path: Path) -> None:
