@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sordino.budget import Budget, Relation
+from sordino.ledger.journal import Journal
 from sordino.ledger.ledger import Ledger, whoami
 from sordino.privacy.events import GaussianDP
 from stored_lines import put, rows
@@ -111,3 +113,49 @@ def test_a_ledger_that_was_removed_is_not_called_new(cut_off: Path, sordino: Any
     assert "emptied, cut or exchanged" in sordino("ledger", "show", cut_off).errors
     opened = sordino("ledger", "open", cut_off, "people", "--epsilon", 2, "--delta", 1e-6)
     assert (opened.code, "emptied, cut or exchanged" in opened.errors) == (2, True)
+
+
+def test_an_office_on_the_command_line(address: str, tmp_path: Path, sordino: Any) -> None:
+    for name in ("olga", "ada"):
+        assert sordino("identity", name, "--folder", tmp_path / name).code == 0
+    as_olga = ("--identity", tmp_path / "olga")
+    certificates = {name: tmp_path / name / "certificate.pem" for name in ("olga", "ada")}
+    assert sordino("ledger", "admit", address, certificates["olga"], "--as", "officer", *as_olga).code == 0
+    assert "analyst" in sordino("ledger", "admit", address, certificates["ada"], "--as", "analyst", *as_olga).text
+    limits = ("--per-year", 1.5, "--expires", "2999-12-31", "--approval")
+    assert sordino("ledger", "open", address, "people", "--epsilon", 2, "--delta", 1e-6, *limits, *as_olga).code == 0
+    ledger = Ledger(address, tmp_path / "ada")
+    for mu in (0.1, 0.2):
+        ledger.request("people", GaussianDP(mu), Relation.REPLACE_ONE, f"mu {mu}")
+    shown = sordino("ledger", "show", address).text
+    assert "Request 0 of ada waits for an officer: mu 0.1" in shown
+    assert "may not decide" in sordino("ledger", "approve", address, 0, "--identity", tmp_path / "ada").errors
+    assert sordino("ledger", "approve", address, 0, *as_olga).code == 0
+    assert sordino("ledger", "refuse", address, 1, "--why", "too much", *as_olga).code == 0
+    with ledger.reserve("people", GaussianDP(0.1), Relation.REPLACE_ONE, "a model") as reservation:
+        reservation.model = "5d1c" * 16
+    told = json.loads(sordino("ledger", "show", address, "--json").text)
+    (people,) = told["datasets"]
+    stands = ledger.statement("people")
+    assert (people["spent"], people["left"], people["reservations"]) == (stands.spent, stands.left, 1)
+    assert people["entries"][0]["model"] == "5d1c" * 16
+    assert told["head"] == ledger.head()
+    shown = sordino("ledger", "show", address).text
+    for words in ("Spent: epsilon", "of 1.5; one more", "Request 1 of ada, mu 0.2: refused, by olga. too much"):
+        assert words in shown
+    checked = sordino("ledger", "check", address, "--head", told["head"])
+    assert (checked.code, "Officer: olga" in checked.text) == (0, True)
+    assert sordino("ledger", "preview", address, "people").text.count("\n") > 5
+    assert f"{ledger.buys('people', 0.3)} more of epsilon 0.3" in (
+        sordino("ledger", "preview", address, "people", "--epsilon", 0.3).text
+    )
+
+
+def test_the_first_version_is_imported(tmp_path: Path, sordino: Any) -> None:
+    now = {"created": "2025-01-01T00:00:00+00:00"}
+    cap = {"kind": "Budget", "epsilon": 2.0, "delta": 1e-6, "relation": "replace_one"}
+    with Journal(tmp_path / "old", {"format": "sordino ledger", "version": 1}).writing() as writer:
+        writer.append({"kind": "open", "dataset": "people", "cap": cap, **now})
+    assert "sordino ledger import" in sordino("ledger", "show", tmp_path / "old").errors
+    assert "2 lines" in sordino("ledger", "import", tmp_path / "old", tmp_path / "new").text
+    assert "people" in sordino("ledger", "show", tmp_path / "new").text

@@ -504,16 +504,19 @@ class Ledger:
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[Book, Transaction]]:
-        with self._forgetting_after_errors(), self._store.reading() as transaction:
-            book = self._follow(transaction)
-            self._keep(book)
-            yield book, transaction
+        with self._forgetting_after_errors():
+            remembered = self._remembered()
+            with self._store.reading() as transaction:
+                book = self._follow(transaction, *remembered)
+                self._keep(book)
+                yield book, transaction
 
     @contextmanager
     def _writing(self, header: Plain = rules.HEADER) -> Iterator[_Writer]:
         with self._forgetting_after_errors():
+            remembered = self._remembered()
             with self._store.writing() as transaction:
-                writer = _Writer(self._follow(transaction), transaction, self.identity)
+                writer = _Writer(self._follow(transaction, *remembered), transaction, self.identity)
                 if writer.book.lines == 0:
                     writer.write(header)
                 yield writer
@@ -530,12 +533,16 @@ class Ledger:
             self._memory.__dict__.clear()
             raise
 
-    def _follow(self, transaction: Transaction) -> Book:
+    def _remembered(self) -> tuple[Mark | None, Book | None]:
+        """What is kept of the ledger. Asked for before a transaction begins, which may not see what comes later."""
+        return self._kept.mark(), None if getattr(self._memory, "book", None) else self._kept.book()
+
+    def _follow(self, transaction: Transaction, kept: Mark | None, kept_book: Book | None) -> Book:
         """The book up to the last line. What this object has read already it does not read again."""
         known: Book | None = getattr(self._memory, "book", None)
-        book = known or self._kept.book() or Book()
+        book = known or kept_book or Book()
         before, again = book.lines, known is not None and book.lines > 0
-        marks = {mark.lines: mark for mark in (self._kept.mark(), Mark(book.lines, book.head)) if mark is not None}
+        marks = {mark.lines: mark for mark in (kept, Mark(book.lines, book.head)) if mark is not None}
         first = book.lines if again else 1
         last = first - 1
         for line in _verified(self.address, transaction, first, known=again):
