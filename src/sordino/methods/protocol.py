@@ -19,8 +19,8 @@ StepEvents = tuple[tuple[Event, int], ...]
 """What each step releases, in their order, equal neighbours counted together."""
 
 Calibration = Literal["tight", "paper", "given"]
-"""Where the noise comes from: the least that earns the budget; the constants a paper prints, whose true cost is then
-stated; or a multiplier the method was given, whose cost is stated and must stay within the budget."""
+"""Where the noise comes from: the least that earns the budget; a paper, whose algorithm is run as printed and its true
+cost stated; or a multiplier the method was given, whose cost is stated and must stay within the budget."""
 
 
 @dataclass(frozen=True, eq=False)
