@@ -189,7 +189,7 @@ def test_004_theorems_4_1_and_4_4():
 
 PLAIN = Problem(5000, 20, Logistic(), domain=Ball(2.0))
 FINE = Budget(0.5, 5000**-2)
-LARGE, LOOSE = replace(FINE, epsilon=4.0), replace(FINE, delta=1e-5)
+LARGE, SMALL, LOOSE = replace(FINE, epsilon=4.0), replace(FINE, epsilon=0.05), replace(FINE, delta=1e-5)
 SRM = RecursiveMomentum(sampling="fixed_size", release="random", calibration="paper")
 SEARCH = RepeatedSelection((Setting(NoisyGradientDescent()),), calibration="paper")
 
@@ -200,6 +200,8 @@ SEARCH = RepeatedSelection((Setting(NoisyGradientDescent()),), calibration="pape
         (NoisySGD(calibration="paper"), PLAIN, LARGE, "epsilon of at most 1, and it is 4"),
         (NoisySGD(calibration="paper"), PLAIN, LOOSE, "delta of at most 1/n"),
         (NoisySGD(calibration="paper"), replace(PLAIN, domain=Ball(400.0)), FINE, "beta of at most .*, and it is 0.25"),
+        # epsilon n / (2 sqrt(2 d log(1/delta))) / M = .15962
+        (NoisySGD(calibration="paper"), replace(PLAIN, domain=Ball(30.0)), SMALL, r"beta of at most 0\.1596 "),
         (NoisySGD(calibration="paper"), Problem(5000, 20, Logistic()), FINE, "a bounded domain"),
         (NoisySGD(release="last", calibration="paper"), PLAIN, FINE, "release='average'"),
         (ProximalSmoothing(calibration="paper"), replace(PLAIN, loss=Hinge()), LARGE, "epsilon of at most 1"),
