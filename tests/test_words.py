@@ -150,6 +150,7 @@ def test_a_seeded_run_promises_nothing() -> None:
     explanation = explain(certificate_of(randomness=SEEDED))
     assert explanation.promised.startswith("Nothing is promised")
     assert explanation.price.startswith("The price would be")
+    assert explanation.against.startswith("It would hold against")
 
 
 def test_a_certificate_that_does_not_hold_promises_nothing() -> None:

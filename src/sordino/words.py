@@ -151,9 +151,13 @@ def explain(certificate: Certified, findings: Sequence[Found] = ()) -> Explanati
     else:
         promised = _promised(certificate)
     price = _price(certificate.epsilon, certificate.delta, unit_of(certificate))
-    meant = "would be" if promised.startswith("Nothing") else "is"
+    nothing = promised.startswith("Nothing")
     return Explanation(
-        promised, _against(certificate), f"The price {meant} {price}", _assumed(certificate), _not_shown(certificate)
+        promised,
+        f"It {'would hold' if nothing else 'holds'} {_against(certificate)}",
+        f"The price {'would be' if nothing else 'is'} {price}",
+        _assumed(certificate),
+        _not_shown(certificate),
     )
 
 
@@ -225,8 +229,8 @@ def _against(certificate: Certified) -> str:
     for text in certificate.assumed:
         for kind, whom in _FEDERATIONS.items():
             if (values := kind.read(text)) is not None:
-                return f"It holds against {everybody}, {whom.format(**values)}."
-    return f"It holds against {everybody}; it does not cover the machine on which the records are kept."
+                return f"against {everybody}, {whom.format(**values)}."
+    return f"against {everybody}; it does not cover the machine on which the records are kept."
 
 
 _FEDERATIONS = {
