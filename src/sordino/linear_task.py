@@ -21,11 +21,12 @@ from sordino.oracle import linear_oracle
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels
 from sordino.oracle.rows import Rows
 from sordino.penalties import Penalty, Ridge
-from sordino.problem import Problem
+from sordino.problem import PersonUnit, Problem
 from sordino.tabular.schema import ClassTarget, Schema
 
 if TYPE_CHECKING:
     from sordino.oracle.linear import BlockwiseOracle
+    from sordino.oracle.persons import Persons
 
 INTERCEPT = 0.28
 """The constant column beside features of joint norm .96. The larger it is the sooner a rare class is learnt, and the
@@ -50,13 +51,16 @@ class LinearTask:
         loss = logistic(len(target.classes)) if isinstance(target, ClassTarget) else Huber(TYPICAL_RESIDUAL, 1.0)
         return LinearTask(loss, rows, target_coding(schema), Ridge(l2))
 
-    def problem(self, records: int, features: int) -> Problem:
-        """With so many features in a raw row."""
-        return Problem(records, features + self.rows.has_intercept, self.loss, penalty=self.penalty, domain=self.domain)
+    def problem(self, records: int, features: int, person: PersonUnit | None = None) -> Problem:
+        """With so many features in a raw row; where a person is protected, `records` counts persons."""
+        columns = features + self.rows.has_intercept
+        return Problem(records, columns, self.loss, penalty=self.penalty, domain=self.domain, person=person)
 
-    def oracle(self, X: Any, y: Any, problem: Problem, relation: Relation) -> BlockwiseOracle:
+    def oracle(
+        self, X: Any, y: Any, problem: Problem, relation: Relation, persons: Persons | None = None
+    ) -> BlockwiseOracle:
         """Of raw rows and coded targets, or of a source of records, which has its targets with it."""
-        return linear_oracle(X, y, problem, self.rows, relation)
+        return linear_oracle(X, y, problem, self.rows, relation, persons)
 
     def to_raw(self, weights: Array) -> tuple[Array, Array]:
         """Coefficients (outputs x features) and intercepts for raw rows, with scores in the target's own unit."""

@@ -125,18 +125,18 @@ def train(
     return Trained(released.weights, certificate, released.chosen, paid)
 
 
-def public_count(given: int | None, actual: int, relation: Relation) -> int:
+def public_count(given: int | None, actual: int, relation: Relation, unit: str = "record") -> int:
     """n as the problem states it."""
     if relation is Relation.REPLACE_ONE:
         if given not in (None, actual):
             raise ValueError(
-                f"records is {given}, but there are {actual}: under replace_one the number of records is public and is "
+                f"records is {given}, but there are {actual}: under replace_one the number of {unit}s is public and is "
                 "counted; leave `records` out."
             )
         return actual
     if given is None:
         raise ValueError(
-            "records is required with relation='add_remove', where the true number of records is private: give a "
+            f"records is required with relation='add_remove', where the true number of {unit}s is private: give a "
             "public stand-in of about the same size."
         )
     return given

@@ -324,6 +324,7 @@ def test_which_records_are_left_out_is_random_and_the_persons_own():
 ONES = [
     [7, 7, 9],
     ["a", "a", "b"],
+    ["a", " a ", "b"],
     np.array([7.0, 7.0, 9.0]),
     np.array([7, 7, 9], dtype=object),
     np.array([np.int64(7), 7, 9], dtype=object),
@@ -358,6 +359,8 @@ def test_columns_of_pandas():
         ([7, None, 9], "missing identifier"),
         (["a", np.nan], "missing identifier"),
         (["a", " "], "missing identifier"),
+        (["a", "NA"], "missing identifier"),
+        (np.array([b"a", b"null "]), "missing identifier"),
         (np.array([1.0, np.nan]), "missing identifier"),
         (np.ma.masked_array([7, 8, 9], [0, 1, 0]), "missing identifier"),
         ([7, "7"], "all of one kind"),

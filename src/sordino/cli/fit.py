@@ -32,6 +32,12 @@ def fit(
     records: Annotated[
         int | None, typer.Option(help="With add_remove: a public stand-in for the number of records.")
     ] = None,
+    person: Annotated[
+        str | None, typer.Option(help="The column that says whose a record is: persons are protected, not records.")
+    ] = None,
+    per_person: Annotated[
+        int | None, typer.Option(help="With --person: use at most so many records of each, drawn at random.")
+    ] = None,
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate to a file of its own.")] = None,
     sign: Annotated[
         Path | None, typer.Option(help="Sign the certificate with the key in this folder (see `sordino identity`).")
@@ -76,7 +82,7 @@ def fit(
     if seed is not None:
         complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
     # with workers to share the records out to, they are not all brought here
-    records_in = _opened(data, described, memory if cluster is None else 0.0)
+    records_in = _opened(data, described, memory if cluster is None else 0.0, person)
     estimator = _estimator(described, settings)
     budget = f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")
     with (
@@ -84,7 +90,7 @@ def fit(
         _charged(ledger, dataset, signer),
         progress(budget),
     ):
-        estimator.fit(source)
+        estimator.fit(source, person=person, records_per_person=per_person)
 
     issued = save_model(estimator, out, signer=signer)
     if certificate is not None:
@@ -120,11 +126,11 @@ def _charged(ledger: str | None, dataset: str | None, signer: Identity | None) -
     return charged_to(Ledger(ledger, signer), dataset)
 
 
-def _opened(data: Path, schema: Schema, memory: float) -> EncodedTable:
+def _opened(data: Path, schema: Schema, memory: float, person: str | None) -> EncodedTable:
     from sordino.oracle.files.encoded import EncodedTable
 
     table = EncodedTable(data, schema, memory * 2**30)
-    unused = [name for name in table.files.names if name not in (*table.columns, *schema.ignore)]
+    unused = [name for name in table.files.names if name not in (*table.columns, *schema.ignore, person)]
     if unused:
         say(f"Columns of {data} that the schema does not mention, and that are not used: {', '.join(unused)}.")
     return table
@@ -144,7 +150,8 @@ def _report(certificate: Certificate, data: Path, out: Path, separate: Path | No
         complain(f"NOT PRIVATE, because of --seed. Without it this would be {certificate.statement}")
     else:
         say(certificate.statement, style="bold")
-        say("It protects one record, for this one release, and rests on what you have said is public:")
+        unit = certificate.problem.unit
+        say(f"It protects one {unit}, for this one release, and rests on what you have said is public:")
         for sentence in certificate.assumed:
             say(f"  - {sentence}.")
     for note in certificate.notes:

@@ -32,6 +32,10 @@ def plan(
     classes: Annotated[int, typer.Option(help="With logistic: the number of classes.")] = 2,
     method: MethodName = "auto",
     l2: L2 = 0.0,
+    per_person: Annotated[
+        int | None,
+        typer.Option(help="Persons are protected, with at most so many records each: --records counts them."),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the predicted excess risk against epsilon (SVG, PNG or PDF).")
     ] = None,
@@ -41,6 +45,7 @@ def plan(
     from sordino.estimators.linear import prepared_method
     from sordino.planner import candidates
     from sordino.privacy.accountants import guarantee
+    from sordino.problem import PersonUnit
 
     if plot is not None:
         if plot.suffix.lower() not in _FORMATS:
@@ -48,19 +53,20 @@ def plan(
                 f"{plot} has a name that ends in none of {', '.join(_FORMATS)}: name a plot by its format."
             )
         outputs.require_writable([(plot, _PLOT)])
-    problem = _task(loss, classes, features, l2).problem(records, features)
+    person = None if per_person is None else PersonUnit(per_person)
+    problem = _task(loss, classes, features, l2).problem(records, features, person)
     budget = Budget.of(epsilon, delta, relation, problem.records)
     chosen = prepared_method(method_named(method), "auto", problem, budget)
     planned = chosen.plan(problem, budget)
     L, beta, mu = problem.constants
     facts = {
-        "records": records,
+        f"{problem.unit}s": records,
         "parameters": problem.dim,
         "norm of a row, scaled": problem.row_norm,
-        "largest gradient of a record, L": L,
+        f"largest gradient of a {problem.unit}, L": L,
         "smoothness, beta": beta,
         "strong convexity, mu": mu,
-        "one record moves the mean gradient by": problem.gradient_sensitivity(relation),
+        f"one {problem.unit} moves the mean gradient by": problem.gradient_sensitivity(relation),
     }
     show_table("Public facts", ("", ""), [(name, shown_number(value)) for name, value in facts.items()])
     compared = candidates(problem, budget)

@@ -19,6 +19,7 @@ from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
+from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
 from sordino.linear_task import LinearTask, class_coding, logistic
 from sordino.losses import Hinge, Loss
@@ -62,16 +63,19 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
         self.l2 = l2
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, person: Any = None, records_per_person: int | None = None) -> Self:
         """`X` may be records in files (`sordino.files`), which bring their targets along.
 
-        With a schema it is a table, whose own column is the target unless `y` is given.
+        With a schema it is a table, whose own column is the target unless `y` is given. `person` says whose each record
+        is, by an array or by the name of a column, which is then no feature: what is protected is a person with all
+        their records, of which at most `records_per_person`, a public number, are used.
         """
         before = self._steps_before()
+        X, whose = Whose.of(X, person, records_per_person, self.schema is not None)
         features, targets, classes, known = self._read(X, y)
         task = self.task(classes)
         trained = fit_linear(
-            features, targets, task, Settings.of(self), assumed=(known, *before, *self._schema_public())
+            features, targets, task, Settings.of(self), whose, assumed=(known, *before, *self._schema_public())
         )
         self.coef_, self.intercept_ = task.to_raw(trained.weights)
         self.classes_ = classes

@@ -11,6 +11,7 @@ from scipy.sparse import issparse
 
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
+from sordino.estimators.persons import Whose
 from sordino.estimators.releases import count_release
 from sordino.linear_task import INTERCEPT, LinearTask
 from sordino.losses.kinked import Kinked
@@ -66,11 +67,11 @@ def row_bound(row_norm: float | None, schema: Schema | None) -> float:
     return schema.row_norm
 
 
-def stated(settings: Any, actual: int) -> tuple[int, Budget]:
-    """The number of records as the problem states it, and the budget for so many."""
-    records = public_count(settings.records, actual, Relation(settings.relation))
+def stated(settings: Any, actual: int, unit: str = "record") -> tuple[int, Budget]:
+    """The number of records, or persons, as the problem states it, and the budget for so many."""
+    records = public_count(settings.records, actual, Relation(settings.relation), unit)
     if records < 2:
-        raise ValueError(f"n_samples={records}: a model of one record would be about that record; give more.")
+        raise ValueError(f"n_samples={records}: a model of one {unit} would be about that {unit}; give more.")
     return records, Budget.of(settings.epsilon, settings.delta, settings.relation, records)
 
 
@@ -79,18 +80,23 @@ def fit_linear(
     y: Array | None,
     task: LinearTask,
     settings: Settings,
+    whose: Whose,
     enforced: tuple[str, ...] = (),
     assumed: tuple[str, ...] = (),
 ) -> Trained:
     """What `train` returns. Records in files have their targets with them: `y` is None."""
-    records, budget = stated(settings, X.shape[0])
-    problem = task.problem(records, X.shape[1])
+    randomness = randomness_of(settings.random_state)
+    persons = whose.persons(randomness)
+    if persons is None:
+        records, budget = stated(settings, X.shape[0])
+    else:
+        records, budget = stated(settings, len(persons), "person")
+    problem = task.problem(records, X.shape[1], whose.unit)
     stays_sparse = X.sparse if isinstance(X, Source) else issparse(X)
     method = prepared_method(settings.method, settings.prepare, problem, budget, task.rows.has_intercept, stays_sparse)
-    randomness = randomness_of(settings.random_state)
     # after what can be refused: a refusal is no release
     warn_of_earlier_releases(X)
-    oracle = task.oracle(X, y, problem, budget.relation)
+    oracle = task.oracle(X, y, problem, budget.relation, persons)
     return train(problem, budget, method, oracle, randomness, rows=task.rows, enforced=enforced, assumed=assumed)
 
 

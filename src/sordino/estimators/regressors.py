@@ -15,6 +15,7 @@ from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
 from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
+from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
 from sordino.linear_task import LinearTask
 from sordino.losses import TYPICAL_RESIDUAL, EpsilonInsensitive, Huber, Loss, Pinball, Squared
@@ -32,19 +33,22 @@ class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Regresso
     target_range: tuple[float, float] | None
     target_bound: float | None
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, person: Any = None, records_per_person: int | None = None) -> Self:
         """`X` may be records in files (`sordino.files`), which bring their targets along.
 
-        With a schema it is a table, whose own column is the target unless `y` is given.
+        With a schema it is a table, whose own column is the target unless `y` is given. `person` says whose each record
+        is, by an array or by the name of a column, which is then no feature: what is protected is a person with all
+        their records, of which at most `records_per_person`, a public number, are used.
         """
         before = self._steps_before()
+        X, whose = Whose.of(X, person, records_per_person, self.schema is not None)
         bounds = target_bounds(self)
         coding = coding_of(bounds)
         features, targets = self._read(X, y, coding)
         task = self.task(features.shape[1])
         enforced, assumed = said_of_targets(self, bounds)
         assumed = (*assumed, *before, *self._schema_public())
-        trained = fit_linear(features, targets, task, Settings.of(self), enforced, assumed)
+        trained = fit_linear(features, targets, task, Settings.of(self), whose, enforced, assumed)
         coefficients, intercepts = task.to_raw(trained.weights)
         shift = coding.unit * self._shift(trained)
         self.coef_, self.intercept_ = coefficients.ravel(), float(intercepts[0]) + shift

@@ -64,10 +64,15 @@ class PrivateSearch(ShowsItsPromise, MetaEstimatorMixin, BaseEstimator):  # type
         self.held_out = held_out
         self.score_clip = score_clip
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, person: Any = None, records_per_person: int | None = None
+    ) -> Self:
         settings = _settings(self.estimator, self.param_grid)
         method = RepeatedSelection(settings, self.mean_runs, self.law, self.held_out, self.score_clip)
-        self.best_estimator_ = clone(self.estimator).set_params(method=method).fit(X, y)
+        # only what was given: a network does not know of persons, and says so
+        unit = {"person": person, "records_per_person": records_per_person}
+        said = {name: value for name, value in unit.items() if value is not None}
+        self.best_estimator_ = clone(self.estimator).set_params(method=method).fit(X, y, **said)
         chosen = self.best_estimator_.chosen_
         self.best_params_ = None if chosen is None else {name: getattr(settings[chosen], name) for name in SEARCHED}
         self.certificate_ = self.best_estimator_.certificate_

@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Index
-from sordino.oracle.block_queries import BlockQuery
-from sordino.oracle.blocks import Blocks
-from sordino.oracle.rows import Rows
-from sordino.oracle.sampling import Batch
 from sordino.oracle.tree_sum import Term, TreeSum
 from sordino.problem import PersonUnit
 
 if TYPE_CHECKING:
+    from sordino.oracle.block_queries import BlockQuery
+    from sordino.oracle.blocks import Blocks
+    from sordino.oracle.rows import Rows
+    from sordino.oracle.sampling import Batch
     from sordino.privacy.randomness import Randomness
 
 _LARGEST_WHOLE = 2.0**53
@@ -169,7 +169,8 @@ def _identifiers(given: Any) -> NDArray[Any]:
         if not (np.abs(values) < _LARGEST_WHOLE).all() or (values != np.floor(values)).any():
             raise ValueError(_KIND)
     elif values.dtype.kind in "US":
-        if (np.char.str_len(np.char.strip(values)) == 0).any():
+        values = np.char.strip(np.char.decode(values, "latin-1") if values.dtype.kind == "S" else values)
+        if np.isin(np.char.lower(values), _NOBODY).any():
             raise ValueError(_MISSING)
     elif values.dtype.kind not in "iuO":
         raise ValueError(_KIND)
@@ -190,6 +191,8 @@ def _of_one_kind(values: NDArray[Any]) -> NDArray[Any]:
     raise ValueError(_KIND)
 
 
+_NOBODY = ("", "na", "n/a", "<na>", "nan", "nat", "none", "null")
+"""Texts that stand for a missing one."""
 _MISSING = (
     "person has a missing identifier: a record that is nobody's protects nobody. Leave such records out, or give each "
     "an identifier of its own if they are of different persons who have no other record."

@@ -1,0 +1,91 @@
+"""Whose each record is, by an array or by a column of the table that is fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.oracle.files.source import Source
+from sordino.oracle.persons import Persons
+from sordino.privacy.randomness import Randomness
+from sordino.problem import PersonUnit
+
+
+@dataclass(frozen=True, eq=False)
+class Whose:
+    """Whose the records are; nothing says that each is somebody else's, and then a record is what is protected."""
+
+    identifiers: Any = None
+    unit: PersonUnit | None = None
+
+    @staticmethod
+    def of(X: Any, person: Any, records_per_person: int | None, has_schema: bool) -> tuple[Any, Whose]:
+        """What is fitted on, without the column that `person` names, and whose it is."""
+        if person is None:
+            if records_per_person is not None:
+                raise ValueError(
+                    "records_per_person was given, and nothing says whose the records are: give `person`, an array or "
+                    "the name of a column, or leave both out, and what is protected is a record."
+                )
+            return X, Whose()
+        unit = PersonUnit(records_per_person)
+        X, identifiers = identifiers_of(X, person, has_schema)
+        return X, Whose(identifiers, unit)
+
+    def persons(self, randomness: Randomness) -> Persons | None:
+        return None if self.unit is None else Persons.of(self.identifiers, self.unit, randomness)
+
+
+def identifiers_of(X: Any, person: Any, has_schema: bool) -> tuple[Any, Any]:
+    """The table without the column that `person` names, unless a schema says which columns count, and its cells.
+
+    An array of identifiers is taken as it is.
+    """
+    if not isinstance(person, str):
+        return X, person
+    if isinstance(X, Source):
+        return X, _of_files(X, person)
+    if not has_schema and not hasattr(X, "columns"):
+        raise ValueError(
+            f"person names a column, and X is a {type(X).__name__}, which has no columns with names: give an array "
+            "with one identifier for every record."
+        )
+    from sordino.tabular.frames import to_arrow
+
+    cells = _cells(to_arrow(X, [person]).column(0))
+    if has_schema:
+        return X, cells
+    import narwhals as nw
+
+    return nw.from_native(X, eager_only=True).drop(person).to_native(), cells
+
+
+def _of_files(X: Any, person: str) -> Any:
+    from sordino.oracle.cluster import Spread
+
+    source = X.source if isinstance(X, Spread) else X
+    files = getattr(source, "files", None)
+    if files is None:
+        raise ValueError(
+            f"person names a column, and {type(source).__name__} has no columns with names: give an array with one "
+            "identifier for every record."
+        )
+    if person in getattr(source, "names", ()):
+        raise ValueError(
+            "person names a column that is among the features: list the others in `features`, because an identifier "
+            "as a feature is about one person alone."
+        )
+    return np.concatenate([_cells(piece.column(0)) for piece in files.read([person])])
+
+
+def _cells(column: Any) -> NDArray[Any]:
+    import pyarrow as pa
+
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    cells: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return cells
