@@ -388,3 +388,21 @@ def test_what_is_only_watched_cannot_be_gone_on_with(ledger):
             reference="one",
         )
     assert ledger.entry(0).reference == ""
+
+
+# what a run that is stopped was charged
+
+
+def test_who_stops_a_run_is_told_what_was_charged(ledger):
+    def stopped(records):
+        raise KeyboardInterrupt
+
+    def stopped_later(records):
+        run(records)
+        raise KeyboardInterrupt
+
+    for stop, told in ((stopped, "Not charged: no record was used"), (stopped_later, "Charged: reservation 1 stays")):
+        with charged_to(ledger, "survey"), pytest.raises(KeyboardInterrupt) as caught:
+            release(WHOLE, CAP, "a number", Records(), stop)
+        assert told in "".join(caught.value.__notes__)
+    assert states(ledger) == [State.UNUSED, State.RESERVED]

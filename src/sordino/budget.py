@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from sordino.given import require_number
+
 
 class Relation(StrEnum):
     """Which two data sets must be hard to tell apart."""
@@ -36,6 +38,8 @@ class Budget:
     relation: Relation = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
+        require_number("epsilon", self.epsilon)
+        require_number("delta", self.delta)
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
             raise ValueError(
                 f"epsilon is {self.epsilon}: it must be a positive finite number; "

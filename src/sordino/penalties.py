@@ -6,13 +6,13 @@ exactly, outside the privatised sum, and no noise pays for it.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from sordino.arrays import Array
+from sordino.given import require_strength
 
 
 class Penalty(Protocol):
@@ -26,11 +26,6 @@ class Penalty(Protocol):
     def gradient(self, w: Array) -> Array: ...
 
 
-def _strength(value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"strength is {value}: a penalty needs a finite strength that is not negative.")
-
-
 @dataclass(frozen=True)
 class Ridge:
     r"""r(w) = (mu/2) |w|^2. Strength 0 means no penalty."""
@@ -38,7 +33,7 @@ class Ridge:
     strength: float = 0.0
 
     def __post_init__(self) -> None:
-        _strength(self.strength)
+        require_strength("strength", self.strength)
 
     @property
     def convexity(self) -> float:
@@ -62,7 +57,7 @@ class BoundedPenalty:
     strength: float = 1e-3
 
     def __post_init__(self) -> None:
-        _strength(self.strength)
+        require_strength("strength", self.strength)
 
     @property
     def convexity(self) -> float:

@@ -12,9 +12,11 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from sordino import wire
 from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.domains import Domain, Everywhere
+from sordino.given import require_number
 from sordino.losses import Loss
 from sordino.penalties import Penalty, Ridge
 
@@ -70,8 +72,13 @@ class Problem:
     def __post_init__(self) -> None:
         # an infinite or missing count would make the sensitivity 0 or nan, and the noise with it
         for name, count in (("records", self.records), ("features", self.features)):
-            if not (isinstance(count, Integral) and count >= 1):
-                raise ValueError(f"{name} is {count!r}: a problem needs a whole number of {name}, at least one.")
+            if not (isinstance(count, Integral) and 1 <= count <= wire.LARGEST):
+                raise ValueError(
+                    f"{name} is {wire.shown(count)}: a problem needs a whole number of {name}, at least one and at "
+                    "most 2^53."
+                )
+        if self.row_norm is not None:
+            require_number("row_norm", self.row_norm)
         if self.row_norm is None or not (math.isfinite(self.row_norm) and self.row_norm > 0):
             raise ValueError(
                 f"row_norm is {self.row_norm}: it must be a positive finite bound on each record's Euclidean norm "

@@ -54,8 +54,8 @@ def release(
         try:
             outcome = run(cast(RecordsT, asked))
         except BaseException as error:
-            if reservation is not None and reservation.is_new and not asked.anything:
-                reservation.release_unused(f"{type(error).__name__} before a record was used")
+            if reservation is not None:
+                error.add_note(_settled(reservation, asked, error))
             raise
     earned = allowed if outcome.event == planned else guarantee(outcome.event, budget.delta, budget.relation)
     if not earned.epsilon <= allowed.epsilon * (1 + _ROUNDING):
@@ -64,6 +64,14 @@ def release(
             "so its result is withheld. This is a bug: please report it."
         )
     return outcome, earned
+
+
+def _settled(reservation: Reservation, asked: Watched, error: BaseException) -> str:
+    """Gives back what was not used; what a run that ended early was charged, for whoever ended it."""
+    if asked.anything or not reservation.is_new:
+        return f"Charged: reservation {reservation.number} stays in the ledger, because the records were used."
+    reservation.release_unused(f"{type(error).__name__} before a record was used")
+    return f"Not charged: no record was used, and reservation {reservation.number} was given back."
 
 
 class KeptAnswers:

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,8 @@ def public_count(given: int | None, actual: int, relation: Relation, unit: str =
             f"records is required with relation='add_remove', where the true number of {unit}s is private: give a "
             "public stand-in of about the same size."
         )
+    if not isinstance(given, Integral):
+        raise TypeError(f"records is {wire.shown(given)}: it must be a whole number.")
     return given
 
 

@@ -63,7 +63,7 @@ def test_a_table_that_does_not_fit(sordino: Any, tmp_path: Path, table: str, sen
         (("--delta", "nan"), "delta is nan"),
         (("--delta", 0, "--method", "noisy-gradient-descent"), "delta is 0, but noisy gradient descent adds Gaussian"),
         (("--method", "noisy-gradient-decent"), "Did you mean noisy-gradient-descent?"),
-        (("--l2", -1), "strength is -1.0"),
+        (("--l2", -1), "l2 is -1.0"),
         (("--records", 5), "records is 5"),
         (("--seed", -3), "seed is -3"),
         (("--out", "/no such folder/m.sordino"), "/no such folder is not a folder"),

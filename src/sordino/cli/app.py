@@ -28,7 +28,10 @@ class Sentences(TyperGroup):
             except (BrokenPipeError, typer.Exit, typer.Abort):
                 raise
             except (ValueError, OSError, RuntimeError) as error:
-                complain(f"Error: {_sentence(error)}")
+                complain(" ".join([f"Error: {_sentence(error)}", *getattr(error, "__notes__", ())]))
+            except KeyboardInterrupt as error:
+                complain(" ".join(["Stopped.", *getattr(error, "__notes__", ())]))
+                raise typer.Exit(130) from None
             except ModuleNotFoundError as error:
                 # what belongs to another extra says so itself
                 said = str(error) if "pip install" in str(error) else f"{error.name} is not installed: {_REMEDY}"

@@ -12,22 +12,62 @@ from scipy import sparse
 
 
 def require_numbers(name: str, values: Any) -> None:
-    """Raise a sentence if some cell is a text that is no number."""
+    """Raise a sentence unless these are finite numbers, of X one row per record. No sentence quotes a cell."""
+    require_unmasked(name, values)
+    if values is None and name == "X":
+        raise ValueError("X is None: give numbers, one row per record.")
     kinds = [values.dtype] if hasattr(values, "dtype") else list(getattr(values, "dtypes", ()))
-    if values is None or sparse.issparse(values) or (kinds and all(_is_numeric(kind) for kind in kinds)):
+    if any(_kind(kind) in "mM" for kind in kinds):
+        raise ValueError(
+            f"{name} holds dates or times: give numbers, such as days since a public date that does not depend on the "
+            "records."
+        )
+    if any(_kind(kind) == "c" for kind in kinds):
+        raise ValueError(f"Complex data not supported: {name} holds complex numbers; give real ones.")
+    numbers = values.tocsr().data if sparse.issparse(values) else _as_numbers(name, values, kinds)
+    if numbers is None or values is None:
         return
+    if name == "X" and not sparse.issparse(values) and numbers.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array: X has {numbers.ndim} dimensions and needs two, one row per record. Reshape your data, "
+            "with reshape(-1, 1) if it has a single feature or reshape(1, -1) if it is a single record."
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        # the sum tells nearly always, and needs no memory
+        finite = np.isfinite(numbers.sum()) or np.isfinite(numbers).all()
+    if not finite:
+        raise ValueError(
+            f"{name} contains NaN or infinite numbers, or numbers too large for a double: drop such records, or fill "
+            "the gaps with a number that does not come from the records."
+        )
+
+
+def require_unmasked(name: str, values: Any) -> None:
+    """A mask would be ignored, and what is under it used."""
+    if np.ma.isMaskedArray(values):
+        raise ValueError(
+            f"{name} is a masked array: fill what is masked with a number that does not come from the records, with "
+            "its method `filled`, or drop such records."
+        )
+
+
+def _as_numbers(name: str, values: Any, kinds: list[Any]) -> Any:
+    """The numbers; None where scikit-learn's sentence is as good, because it is about the kind of an object."""
+    if kinds and all(_kind(kind) in "biuf" for kind in kinds):
+        return np.asarray(values)
     try:
-        np.asarray(values, dtype=np.float64)
-        return
+        return np.asarray(values, dtype=np.float64)
     except TypeError:
-        # about the kind of an object, not its value: scikit-learn's sentence is as good
-        return
+        return None
+    except OverflowError:
+        sentence = f"{name} holds a whole number that is too large for a double: give numbers of a bounded range."
     except ValueError:
-        pass
-    raise ValueError(
-        f"{name} holds a text that is not a number, or rows of different lengths: give numbers, one row per record; "
-        "categories can be encoded with a public schema (see `sordino schema`)."
-    )
+        sentence = (
+            f"{name} holds a text that is not a number, or rows of different lengths: give numbers, one row per "
+            "record; categories can be encoded with a public schema (see `sordino schema`)."
+        )
+    # outside of the block above, because what NumPy says quotes the cell
+    raise ValueError(sentence)
 
 
 def require_fitted_names(estimator: Any, X: Any) -> None:
@@ -40,5 +80,5 @@ def require_fitted_names(estimator: Any, X: Any) -> None:
         )
 
 
-def _is_numeric(kind: Any) -> bool:
-    return getattr(kind, "kind", "O") in "biufc"
+def _kind(dtype: Any) -> str:
+    return str(getattr(dtype, "kind", "O"))

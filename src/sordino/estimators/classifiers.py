@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,9 +14,10 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from sordino import wire
 from sordino.arrays import Array
 from sordino.estimators.before import KnowsItsPipeline
-from sordino.estimators.cells import require_fitted_names, require_numbers
+from sordino.estimators.cells import require_fitted_names, require_numbers, require_unmasked
 from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.persons import Whose
@@ -108,7 +109,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
         """Rows, coded targets, the classes and how they are known."""
         if self.schema is not None:
             classes = np.array(self._class_target().sorted)
-            if self.classes is not None and np.unique(np.asarray(self.classes)).tolist() != classes.tolist():
+            if self.classes is not None and np.unique(_listed(self.classes)).tolist() != classes.tolist():
                 raise ValueError("classes differ from those of the schema's target: leave `classes` out.")
             return *self._records(X, y, self.task(classes).coding), classes, CLASSES_GIVEN()
         if isinstance(X, Source):
@@ -121,6 +122,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
             self.n_features_in_ = X.shape[1]
             return source, None, classes, known
         require_numbers("X", X)
+        require_unmasked("y", y)
         features, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
@@ -201,7 +203,7 @@ class PrivateLinearSVC(_PrivateClassifier):
 
 def classes_of(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArray[Any], str]:
     if given is not None:
-        classes, known = np.unique(np.asarray(given)), CLASSES_GIVEN()
+        classes, known = np.unique(_listed(given)), CLASSES_GIVEN()
         if len(classes) < 2:
             raise ValueError(f"classes holds {len(classes)} class: a classifier needs at least two.")
         return classes, known
@@ -215,6 +217,17 @@ def classes_of(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArr
         stacklevel=3,
     )
     return classes, CLASSES_READ()
+
+
+def _listed(given: Any) -> NDArray[Any]:
+    """The labels one by one, of whatever holds them: NumPy takes a set for a single thing."""
+    plain = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    labels = list(given) if plain else []
+    if not labels or any(isinstance(label, Iterable) and not isinstance(label, str | bytes) for label in labels):
+        raise TypeError(
+            f"classes is {wire.shown(given)}: it must be a list of the labels, such as [0, 1] or ['no', 'yes']."
+        )
+    return np.asarray(given if hasattr(given, "dtype") else labels)
 
 
 def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:

@@ -13,6 +13,7 @@ from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.estimators.persons import Whose
 from sordino.estimators.releases import count_release
+from sordino.given import require_choice, require_strength
 from sordino.linear_task import INTERCEPT, LinearTask
 from sordino.losses.kinked import Kinked
 from sordino.methods import Method, NoisyGradientDescent, ObjectivePerturbation, RepeatedSelection, Setting
@@ -48,6 +49,10 @@ class Settings:
     fit_intercept: bool
     l2: float
     random_state: int | None
+
+    def __post_init__(self) -> None:
+        require_choice("fit_intercept", self.fit_intercept)
+        require_strength("l2", self.l2)
 
     @staticmethod
     def of(estimator: Any) -> Settings:

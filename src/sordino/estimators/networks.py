@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from sordino.arrays import Array
 from sordino.certificate import Certificate
 from sordino.estimators.before import KnowsItsPipeline
-from sordino.estimators.cells import require_fitted_names, require_numbers
+from sordino.estimators.cells import require_fitted_names, require_numbers, require_unmasked
 from sordino.estimators.classifiers import classes_of, codes_of
 from sordino.estimators.linear import row_bound
 from sordino.estimators.notebook import ShowsItsPromise
@@ -183,6 +183,7 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
             X, codes = self._table(X, y, places)
         else:
             require_numbers("X", X)
+            require_unmasked("y", y)
             X, y = validate_data(self, X, y, dtype=np.float64, order="C")
             check_classification_targets(y)
             labels = column_or_1d(y, warn=True)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sordino.arrays import Array
 from sordino.certificate import Certificate
 from sordino.estimators.linear import randomness_of, stated, warn_of_earlier_releases
+from sordino.given import require_strength
 from sordino.hidden_layers import ACTIVATIONS, scaled
 from sordino.ledger.ledger import Reservation
 from sordino.methods import DPSGD, DPAdam, DPRMSProp, RecursiveMomentum
@@ -54,6 +55,7 @@ def fit_perceptron(
     assumed: tuple[str, ...] = (),
 ) -> tuple[list[Array], list[Array], Certificate, Reservation | None]:
     """Matrices (in x out) and constants of every layer, the certificate, and what has paid for it."""
+    require_strength("l2", settings.l2)
     rows = Rows(settings.row_norm)  # type: ignore[arg-type]
     records, budget = stated(settings, len(X))
     batch_size = settings.batch_size
@@ -67,8 +69,9 @@ def fit_perceptron(
     sizes = (X.shape[1], *_hidden(settings.hidden_layer_sizes), outputs)
     warn_of_earlier_releases(X)
 
+    # first: where PyTorch is missing, it says what to install
+    from sordino.torch import fit  # isort: skip
     from sordino.oracle.torch import load_parameters, parameter_vector
-    from sordino.torch import fit
 
     model = network(sizes, settings.activation)
     load_parameters(model, _first_weights(sizes, settings.random_state))

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from sordino import wire
 from sordino.arrays import Array
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
@@ -17,6 +18,7 @@ from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
+from sordino.given import require_number
 from sordino.linear_task import LinearTask
 from sordino.losses import TYPICAL_RESIDUAL, EpsilonInsensitive, Huber, Loss, Pinball, Squared
 from sordino.model_file import released_weights
@@ -125,16 +127,18 @@ def target_bounds(estimator: Any) -> Number | None:
     if given is not None and bound is not None:
         raise ValueError("target_range and target_bound say the same thing: give one of them.")
     try:
+        if bound is not None:
+            require_number("target_bound", bound)
         if given is not None:
             low, high = map(float, given)
             return Number(low, high)
         if math.isfinite(bound) and bound > 0:
             return Number(-float(bound), float(bound))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     if given is not None:
         raise ValueError(f"target_range is {given!r}: two finite numbers are needed, the lower one first.")
-    raise ValueError(f"target_bound is {bound!r}: it must be a positive finite bound on |y|.")
+    raise ValueError(f"target_bound is {wire.shown(bound)}: it must be a positive finite bound on |y|.")
 
 
 def coding_of(bounds: Number | None) -> InUnits:

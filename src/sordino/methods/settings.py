@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, Protocol, get_args
 
 from sordino.budget import Budget, Relation
+from sordino.given import require_number
 from sordino.methods.plan import Batches, DescentPlan, KeptOutput, LastStep, Stop, UniformStep
 from sordino.methods.protocol import AnyProblem, Calibration
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
@@ -150,12 +151,16 @@ def check_settings(
             raise ValueError(f"{name} is {getattr(method, name)!r}: it must be one of {known}.")
     for name in (*positive, *whole):
         given = getattr(method, name)
+        if given is not None:
+            require_number(name, given)
         if given is not None and not (math.isfinite(given) and given > 0):
             raise ValueError(f"{name} is {given}: it must be positive and finite.")
         if name in whole and given is not None and given != int(given):
             raise ValueError(f"{name} is {given}: it must be a whole number.")
     for name in fractions:
         given = getattr(method, name)
+        if given is not None:
+            require_number(name, given)
         if given is not None and not 0 <= given < 1:
             raise ValueError(f"{name} is {given}: it must lie in [0, 1).")
 

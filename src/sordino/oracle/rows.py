@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from sordino.arrays import Array
+from sordino.given import require_number
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Rows:
     norm: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.bound is not None:
+            require_number("row_norm", self.bound)
         if self.bound is None or not (math.isfinite(self.bound) and self.bound > 0):
             raise ValueError(
                 f"row_norm is {self.bound}, but it is required to be a positive finite number: a bound on each "
