@@ -538,10 +538,12 @@ class Ledger:
         return self._kept.mark(), None if getattr(self._memory, "book", None) else self._kept.book()
 
     def _follow(self, transaction: Transaction, kept: Mark | None, kept_book: Book | None) -> Book:
-        """The book up to the last line. What this object has read already it does not read again."""
-        known: Book | None = getattr(self._memory, "book", None)
-        book = known or kept_book or Book()
-        before, again = book.lines, known is not None and book.lines > 0
+        """The book up to the last line. What this object, or a book that is kept, has read is not read again.
+
+        Whoever changes an earlier line changes no sum with it, and is found out by whatever reads all lines.
+        """
+        book: Book = getattr(self._memory, "book", None) or kept_book or Book()
+        before, again = book.lines, book.lines > 0
         marks = {mark.lines: mark for mark in (kept, Mark(book.lines, book.head)) if mark is not None}
         first = book.lines if again else 1
         last = first - 1
