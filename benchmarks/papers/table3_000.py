@@ -55,8 +55,9 @@ from sordino.oracle import linear_oracle  # noqa: E402
 from sordino.oracle.rows import Rows  # noqa: E402
 from sordino.penalties import Ridge  # noqa: E402
 from sordino.privacy.randomness import Randomness  # noqa: E402
+from sordino.tabular.columns import ClassTarget, Number, block_width  # noqa: E402
 from sordino.tabular.encode import encode_features, encode_target  # noqa: E402
-from sordino.tabular.schema import ClassTarget, Number, Schema, block_width  # noqa: E402
+from sordino.tabular.schema import Schema  # noqa: E402
 
 EPSILONS, DELTA = (0.1, 0.5, 1.0, 2.0), 1e-3
 BATCH = 50

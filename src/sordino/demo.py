@@ -33,8 +33,9 @@ from sordino.model_file import require_places, save_model
 from sordino.reporting import REPORT, Evaluation, Figure, Measure, Section, Table, report
 from sordino.reporting.evaluation import EVALUATION
 from sordino.reporting.figures import Tradeoff, tradeoff_figure
+from sordino.tabular.columns import ClassTarget
 from sordino.tabular.encode import encode_features, encode_target
-from sordino.tabular.schema import ClassTarget, Schema
+from sordino.tabular.schema import Schema
 from sordino.train import PrivacyWarning
 
 EPSILON = 1.0

@@ -22,7 +22,8 @@ from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels
 from sordino.oracle.rows import Rows
 from sordino.penalties import Penalty, Ridge
 from sordino.problem import PersonUnit, Problem
-from sordino.tabular.schema import ClassTarget, Schema
+from sordino.tabular.columns import ClassTarget
+from sordino.tabular.schema import Schema
 
 if TYPE_CHECKING:
     from sordino.oracle.linear import BlockwiseOracle

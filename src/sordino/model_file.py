@@ -29,7 +29,8 @@ from numpy.typing import NDArray
 from sordino import archive, outputs, wire
 from sordino.arrays import Array
 from sordino.hidden_layers import HiddenLayers
-from sordino.tabular.schema import ClassTarget, NumberTarget, Schema
+from sordino.tabular.columns import ClassTarget, NumberTarget
+from sordino.tabular.schema import Schema
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate, Finding

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from sordino.tabular import Boolean, Category, ClassTarget, Date, Number, NumberTarget, Ordinal, Schema
-from sordino.tabular.schema import Column, Target
+from sordino.tabular.columns import Column, Target
 
 ADULT = """
 ignore = ["id"]

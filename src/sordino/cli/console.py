@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.style import StyleType
 
+    from sordino.words import Explanation
+
 
 def say(text: str, style: StyleType = "") -> None:
     """A line of the result. Never wrapped, so that it can be searched, and never read as markup."""
@@ -82,3 +84,8 @@ def _console(which: str) -> Console:
     from rich.console import Console
 
     return Console(stderr=which == "err")
+
+
+def say_explanation(explanation: Explanation) -> None:
+    for heading, sentence in explanation:
+        say(f"{heading + ':':<20}{sentence}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sordino.cli.console import complain, say
+from sordino.cli.console import complain, say_explanation
 
 if TYPE_CHECKING:
     from sordino.words import Explanation
@@ -35,11 +35,6 @@ def explain(
     if not all(finding.holds for finding in findings):
         complain("NOT VERIFIED: the guarantee does not hold as stated.")
         raise typer.Exit(1)
-
-
-def say_explanation(explanation: Explanation) -> None:
-    for heading, sentence in explanation:
-        say(f"{heading + ':':<20}{sentence}")
 
 
 def _entry(file: str, number: int) -> Explanation:

@@ -138,7 +138,7 @@ def _opened(data: Path, schema: Schema, memory: float, person: str | None) -> En
 
 def _estimator(schema: Schema, settings: dict[str, Any]) -> Any:
     from sordino.estimators import PrivateHuberRegressor, PrivateLogisticRegression
-    from sordino.tabular.schema import ClassTarget
+    from sordino.tabular.columns import ClassTarget
 
     if isinstance(schema.target, ClassTarget):
         return PrivateLogisticRegression(**settings)

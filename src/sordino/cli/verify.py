@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from sordino.cli.console import complain, say
+from sordino.cli.console import complain, say, say_explanation
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate, Finding
@@ -21,7 +21,6 @@ def verify(
     ] = None,
 ) -> None:
     """Check a certificate, or the one inside a model file. Ends with 0 if the guarantee holds and 1 if not."""
-    from sordino.cli.explain import say_explanation
     from sordino.words import explain
 
     face = None if signer is None else _face(signer)

@@ -25,7 +25,8 @@ from sordino.model_file import released_weights
 from sordino.oracle.files.source import AS_GIVEN, InUnits, Source
 from sordino.penalties import Ridge
 from sordino.sentences import TARGET_BOUND_PUBLIC, TARGET_RANGE_PUBLIC, TARGETS_CLIPPED, TARGETS_IN_RANGE
-from sordino.tabular.schema import Number, Schema
+from sordino.tabular.columns import Number
+from sordino.tabular.schema import Schema
 from sordino.train import Trained
 
 

@@ -10,7 +10,8 @@ from sklearn.utils.validation import column_or_1d
 from sordino.arrays import Array
 from sordino.oracle.files.source import Coding, Source
 from sordino.sentences import SCHEMA_PUBLIC
-from sordino.tabular.schema import ClassTarget, NumberTarget, Schema
+from sordino.tabular.columns import ClassTarget, NumberTarget
+from sordino.tabular.schema import Schema
 
 
 class ReadsTables:

@@ -14,7 +14,7 @@ from sordino.federation.member_folder import MemberFolder
 from sordino.linear_task import LinearTask, target_coding
 from sordino.model_file import released_weights, save_model
 from sordino.problem import Problem
-from sordino.tabular.schema import ClassTarget
+from sordino.tabular.columns import ClassTarget
 from sordino.train import Trained
 
 

@@ -57,7 +57,7 @@ from sordino.ledger.book import (
 )
 from sordino.ledger.journal import Journal
 from sordino.ledger.kept_heads import KeptHead, Mark
-from sordino.ledger.store import LONGEST, Line, Transaction, check_of, store_at
+from sordino.ledger.store import LONGEST, Line, Store, Transaction, check_of, ledger_file
 from sordino.privacy import events
 from sordino.privacy.events import Event
 from sordino.privacy.filter import BudgetExceeded, Charge, charge_at
@@ -707,3 +707,14 @@ def reserved(
         return nullcontext()
     ledger = Ledger(charged.ledger, charged.identity or None)
     return ledger.reserve(charged.dataset, event, relation, note, reference)
+
+
+def store_at(address: str | os.PathLike[str]) -> Store:
+    """`postgresql://..`, or the path of a SQLite file."""
+    if (file := ledger_file(address)) is None:
+        from sordino.ledger.postgres import PostgresStore
+
+        return PostgresStore(os.fspath(address))
+    from sordino.ledger.sqlite import SqliteStore
+
+    return SqliteStore(file)

@@ -66,14 +66,3 @@ def ledger_file(address: str | os.PathLike[str] | None) -> Path | None:
     text = "postgresql:" if address is None else os.fspath(address)
     # absolute, so that it stays the same file where the working directory is another
     return None if text.startswith(("postgresql:", "postgres:")) else Path(text).absolute()
-
-
-def store_at(address: str | os.PathLike[str]) -> Store:
-    """`postgresql://..`, or the path of a SQLite file."""
-    if (file := ledger_file(address)) is None:
-        from sordino.ledger.postgres import PostgresStore
-
-        return PostgresStore(os.fspath(address))
-    from sordino.ledger.sqlite import SqliteStore
-
-    return SqliteStore(file)

@@ -8,18 +8,8 @@ from sordino.certificate import Certificate
 from sordino.formatting import number
 from sordino.problem import NetworkProblem
 from sordino.reporting.section import Section, Table
-from sordino.tabular.schema import (
-    Boolean,
-    Category,
-    ClassTarget,
-    Column,
-    Date,
-    Number,
-    NumberTarget,
-    Ordinal,
-    Schema,
-    Target,
-)
+from sordino.tabular.columns import Boolean, Category, ClassTarget, Column, Date, Number, NumberTarget, Ordinal, Target
+from sordino.tabular.schema import Schema
 from sordino.words import unit_of
 
 _GIVEN = "given by the analyst"

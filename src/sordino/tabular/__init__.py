@@ -4,15 +4,7 @@ A schema needs nothing; to read a file or to encode a table needs pyarrow, and a
 extra).
 """
 
-from sordino.tabular.schema import (
-    Boolean,
-    Category,
-    ClassTarget,
-    Date,
-    Number,
-    NumberTarget,
-    Ordinal,
-    Schema,
-)
+from sordino.tabular.columns import Boolean, Category, ClassTarget, Date, Number, NumberTarget, Ordinal
+from sordino.tabular.schema import Schema
 
 __all__ = ["Boolean", "Category", "ClassTarget", "Date", "Number", "NumberTarget", "Ordinal", "Schema"]

@@ -13,9 +13,7 @@ from scipy import sparse
 
 from sordino.arrays import Array
 from sordino.tabular.cells import shown_kind
-from sordino.tabular.formats import NOT_THERE
-from sordino.tabular.frames import to_arrow
-from sordino.tabular.schema import (
+from sordino.tabular.columns import (
     INDICATOR,
     Boolean,
     Category,
@@ -24,9 +22,11 @@ from sordino.tabular.schema import (
     Date,
     Number,
     Ordinal,
-    Schema,
     block_width,
 )
+from sordino.tabular.formats import NOT_THERE
+from sordino.tabular.frames import to_arrow
+from sordino.tabular.schema import Schema
 
 Places = NDArray[np.int32]
 

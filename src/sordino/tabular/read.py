@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from sordino.arrays import Array
+from sordino.tabular.columns import Boolean, Category, ClassTarget, Number, Ordinal
 from sordino.tabular.encode import RowBuffer, row_bytes, target_numbers
 from sordino.tabular.files import TableFiles
 from sordino.tabular.formats import Kinds
-from sordino.tabular.schema import Boolean, Category, ClassTarget, Number, Ordinal, Schema
+from sordino.tabular.schema import Schema
 
 
 def open_table(path: str | os.PathLike[str], schema: Schema) -> TableFiles:

@@ -28,7 +28,7 @@ from datetime import date
 from typing import Any
 
 from sordino import wire
-from sordino.tabular.schema import (
+from sordino.tabular.columns import (
     Boolean,
     Category,
     ClassTarget,
@@ -37,7 +37,6 @@ from sordino.tabular.schema import (
     Number,
     NumberTarget,
     Ordinal,
-    Schema,
     Target,
 )
 
@@ -75,7 +74,11 @@ def write_sketch(kinds: Mapping[str, str], target: str | None) -> str:
     return "\n".join([*lines, "", "[columns]", *described, "", _SOURCES]) + "\n"
 
 
-def parse_schema(text: str) -> Schema:
+Parts = tuple[Target, dict[str, Column], tuple[str, ...], dict[str, str]]
+"""Of a schema: the target, the columns, what is ignored, and where bounds are from."""
+
+
+def parse_schema(text: str) -> Parts:
     try:
         data = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -90,13 +93,15 @@ def parse_schema(text: str) -> Schema:
     if not (isinstance(sources, dict) and all(isinstance(source, str) for source in sources.values())):
         raise ValueError("[sources] is not a table of texts: say for each column where its bounds are from.")
     described = {name: _column(name, entry) for name, entry in columns.items()}
-    return Schema(_target(data), described, tuple(ignore), sources)
+    return _target(data), described, tuple(ignore), sources
 
 
-def write_schema(schema: Schema) -> str:
-    lines = [f"ignore = {_list(schema.ignore)}", ""] if schema.ignore else []
-    lines += ["[target]", f"column = {quoted_text(schema.target.column)}"]
-    match schema.target:
+def write_schema(
+    target: Target, columns: Mapping[str, Column], ignore: Sequence[str], sources: Mapping[str, str]
+) -> str:
+    lines = [f"ignore = {_list(ignore)}", ""] if ignore else []
+    lines += ["[target]", f"column = {quoted_text(target.column)}"]
+    match target:
         case ClassTarget(classes=classes):
             lines += [f"classes = [{', '.join(map(_label, classes))}]"]
         case NumberTarget(low=low, high=high):
@@ -104,10 +109,10 @@ def write_schema(schema: Schema) -> str:
     lines += [
         "",
         "[columns]",
-        *(f"{quoted_key(name)} = {{ {_entry(column)} }}" for name, column in schema.columns.items()),
+        *(f"{quoted_key(name)} = {{ {_entry(column)} }}" for name, column in columns.items()),
     ]
-    if schema.sources:
-        said = (f"{quoted_key(name)} = {quoted_text(source)}" for name, source in schema.sources.items())
+    if sources:
+        said = (f"{quoted_key(name)} = {quoted_text(source)}" for name, source in sources.items())
         lines += ["", "[sources]", *said]
     return "\n".join(lines) + "\n"
 

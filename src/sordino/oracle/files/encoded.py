@@ -14,10 +14,11 @@ import numpy as np
 from sordino.arrays import Array, Index
 from sordino.oracle.files.source import AS_GIVEN, Coding, Labels, record_units, with_coding
 from sordino.oracle.units import RecordUnits
+from sordino.tabular.columns import ClassTarget
 from sordino.tabular.encode import WIDEST_DENSE, RowBuffer, row_bytes, target_numbers
 from sordino.tabular.files import Cursor, TableFiles
 from sordino.tabular.read import open_table, read_small
-from sordino.tabular.schema import ClassTarget, Schema
+from sordino.tabular.schema import Schema
 from sordino.tabular.stamp import identity
 
 
