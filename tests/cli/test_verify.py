@@ -72,7 +72,7 @@ def other_relation(body: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("change", [less_epsilon, less_asked_for, more_records, less_noise, other_relation])
 def test_a_forged_number_with_a_fitting_digest_is_caught(
-    sordino: Any, folder: Path, tmp_path: Path, change: Any
+    sordino: Any, model: Path, folder: Path, tmp_path: Path, change: Any
 ) -> None:
     path = tmp_path / "c.json"
     path.write_text(forged((folder / "certificate.json").read_text(), change))
