@@ -223,7 +223,7 @@ ROWS: list[Row] = [
     (
         "objective: Gaussian releases beside it are free",
         "privacy/accountants/objective.py",
-        "m_out = math.hypot(1 / happened.output_multiplier, content.mu)",
+        "m_out = math.hypot(1 / happened.output_multiplier, leaves.mu)",
         "m_out = 1 / happened.output_multiplier",
         "tests/privacy/test_objective.py",
     ),
@@ -251,8 +251,8 @@ ROWS: list[Row] = [
     (
         "filter: other releases are free",
         "privacy/filter.py",
-        "if not (content.sampled or content.special):",
-        "if not content.sampled:",
+        "if not (leaves.sampled or leaves.special):",
+        "if not leaves.sampled:",
         "tests/privacy/test_filter.py -k 'admitted or profile'",
     ),
     (
@@ -314,8 +314,8 @@ ROWS: list[Row] = [
     (
         "verify: any weights",
         "certificate.py",
-        "same = weights_digest(weights) == certificate.weights",
-        "same = True",
+        "return weights_digest(weights) == self.weights",
+        "return True",
         "tests/test_certificate.py",
     ),
     (
@@ -404,10 +404,10 @@ ROWS: list[Row] = [
     ),
     (
         "federation: releases are not counted",
-        "oracle/secure.py",
+        "federation/secure_oracle.py",
         "        self._left[leaf] -= 1\n",
         "",
-        "tests/oracle/test_secure.py",
+        "tests/federation/test_secure_oracle.py",
     ),
     (
         "randomness: a child keeps its parent's key",
@@ -418,7 +418,7 @@ ROWS: list[Row] = [
     ),
     (
         "files: a changed file is not noticed",
-        "oracle/files/source.py",
+        "tabular/stamp.py",
         "        if now != self:",
         "        if False:",
         "tests/oracle/files/test_bad_files.py",
