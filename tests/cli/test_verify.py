@@ -62,7 +62,7 @@ def more_records(body: dict[str, Any]) -> None:
 
 
 def less_noise(body: dict[str, Any]) -> None:
-    body["plan"]["noise"]["std"] /= 2
+    body["plan"]["inner"]["noise"]["std"] /= 2
 
 
 def other_relation(body: dict[str, Any]) -> None:
