@@ -24,6 +24,7 @@ from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
 from sordino.linear_task import LinearTask, class_coding, logistic
 from sordino.losses import Hinge, Loss
+from sordino.methods.protocol import AnyMethod
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import Source
 from sordino.penalties import Ridge
@@ -43,7 +44,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
         schema: Schema | None = None,
         row_norm: float | None = None,
         classes: Sequence[Any] | None = None,
-        method: Any = "auto",
+        method: AnyMethod | str = "auto",
         prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,

@@ -17,6 +17,7 @@ from sordino.given import require_choice, require_strength
 from sordino.linear_task import INTERCEPT, LinearTask
 from sordino.losses.kinked import Kinked
 from sordino.methods import Method, NoisyGradientDescent, ObjectivePerturbation, RepeatedSelection, Setting
+from sordino.methods.protocol import AnyMethod
 from sordino.oracle.files.source import Source
 from sordino.oracle.rows import Rows
 from sordino.planner import choose, smoothing_for
@@ -42,7 +43,7 @@ class Settings:
     epsilon: float
     delta: float | None
     row_norm: float | None
-    method: Any
+    method: AnyMethod | str
     prepare: Any
     relation: str
     records: int | None
@@ -106,8 +107,13 @@ def fit_linear(
 
 
 def prepared_method(
-    method: Any, prepare: Any, problem: Problem, budget: Budget, intercept: bool = True, stays_sparse: bool = False
-) -> Any:
+    method: AnyMethod | str,
+    prepare: Any,
+    problem: Problem,
+    budget: Budget,
+    intercept: bool = True,
+    stays_sparse: bool = False,
+) -> AnyMethod:
     """The method, on rows that are prepared first where `prepare` says so.
 
     "auto" prepares rows for the method "auto" where that is worth its price; a method with settings of its own is run
@@ -134,7 +140,7 @@ def prepared_method(
     return Prepared(method_for(method, problem, left), steps, intercept)
 
 
-def method_for(method: Any, problem: Problem, budget: Budget) -> Any:
+def method_for(method: AnyMethod | str, problem: Problem, budget: Budget) -> AnyMethod:
     """The method itself, or for "auto" the one the planner chooses on public facts."""
     if isinstance(method, str):
         if method != "auto":

@@ -37,6 +37,7 @@ from sordino.estimators.regressors import REQUIRED, coding_of, said_of_targets, 
 from sordino.estimators.tables import ReadsTables
 from sordino.hidden_layers import HiddenLayers
 from sordino.ledger.ledger import Reservation
+from sordino.methods.protocol import AnyMethod
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels
 from sordino.sentences import CLASSES_GIVEN
@@ -148,7 +149,7 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         classes: Sequence[Any] | None = None,
         hidden_layer_sizes: Sequence[int] = (64,),
         activation: Activation = "tanh",
-        method: Any = "adam",
+        method: AnyMethod | str = "adam",
         epochs: float = 20,
         batch_size: int | None = None,
         clip: float = 1.0,
@@ -235,7 +236,7 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
         target_bound: float | None = None,
         hidden_layer_sizes: Sequence[int] = (64,),
         activation: Activation = "tanh",
-        method: Any = "adam",
+        method: AnyMethod | str = "adam",
         epochs: float = 20,
         batch_size: int | None = None,
         clip: float = 1.0,

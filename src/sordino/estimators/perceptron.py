@@ -18,6 +18,7 @@ from sordino.given import require_strength
 from sordino.hidden_layers import ACTIVATIONS, scaled
 from sordino.ledger.ledger import Reservation
 from sordino.methods import DPSGD, DPAdam, DPRMSProp, RecursiveMomentum
+from sordino.methods.protocol import AnyMethod
 from sordino.oracle.rows import Rows
 from sordino.sentences import required
 
@@ -34,7 +35,7 @@ class PerceptronSettings:
     row_norm: float | None
     hidden_layer_sizes: Sequence[int]
     activation: str
-    method: Any
+    method: AnyMethod | str
     epochs: float
     batch_size: int | None
     clip: float

@@ -21,6 +21,7 @@ from sordino.estimators.tables import ReadsTables, require_own_targets
 from sordino.given import require_number
 from sordino.linear_task import LinearTask
 from sordino.losses import TYPICAL_RESIDUAL, EpsilonInsensitive, Huber, Loss, Pinball, Squared
+from sordino.methods.protocol import AnyMethod
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import AS_GIVEN, InUnits, Source
 from sordino.penalties import Ridge
@@ -176,7 +177,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
         threshold: float | None = None,
-        method: Any = "auto",
+        method: AnyMethod | str = "auto",
         prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,
@@ -225,7 +226,7 @@ class PrivateLinearRegression(_PrivateRegressor):
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
         clip: float | None = None,
-        method: Any = "auto",
+        method: AnyMethod | str = "auto",
         prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,
@@ -273,7 +274,7 @@ class PrivateQuantileRegressor(_PrivateRegressor):
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
         quantile: float = 0.5,
-        method: Any = "auto",
+        method: AnyMethod | str = "auto",
         prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,
@@ -326,7 +327,7 @@ class PrivateLinearSVR(_PrivateRegressor):
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
         tolerance: float = 0.1,
-        method: Any = "auto",
+        method: AnyMethod | str = "auto",
         prepare: Any = "auto",
         relation: str = "replace_one",
         records: int | None = None,

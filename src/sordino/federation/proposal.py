@@ -13,6 +13,7 @@ from sordino.federation.signed_plan import Member, SignedPlan
 from sordino.federation.trust import Mode
 from sordino.identity import Face
 from sordino.linear_task import LinearTask
+from sordino.methods.protocol import AnyMethod
 from sordino.tabular.schema import Schema
 
 _FORM = 'name = "north", address = "10.0.0.1:9000", records = 400, certificate = "north.pem"'
@@ -46,7 +47,7 @@ def propose(
     listed: tuple[Listed, ...],
     schema: Schema,
     budget: tuple[float, float | None, Relation],
-    method: Any,
+    method: AnyMethod,
     row_norm: float | None = None,
     l2: float = 0.0,
     mode: Mode = "distributed",

@@ -24,7 +24,7 @@ from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.domains import Everywhere
 from sordino.methods import Method, Plan, Release
-from sordino.methods.protocol import AnyProblem, Calibration, StepEvents, planned
+from sordino.methods.protocol import AnyMethod, AnyProblem, Calibration, StepEvents, planned
 from sordino.methods.schedule import gaussian_allowance
 from sordino.methods.settings import require_delta, require_linear
 from sordino.oracle.protocol import LinearOracle, Oracle
@@ -59,7 +59,7 @@ class PreparedPlan:
 class Prepared:
     """Steps of `preparation`, then `method`. `intercept` says that a row has a constant column of its own."""
 
-    method: Method[Any, Any]
+    method: AnyMethod
     preparation: tuple[Preparation, ...]
     intercept: bool = True
 
