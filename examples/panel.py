@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 from sordino import PrivateLogisticRegression
 
 COVARIATES = ["lncoins", "idp", "lpi", "fmde", "physlm", "disea", "hlthg", "hlthf", "hlthp"]
-# public bounds, from the design of the experiment: logarithms of coinsurance, incentives and deductible, counts, yes/no
+# round bounds that are taken to be public here: logarithms of money, a number of chronic diseases, and yes or no
 LOW = np.zeros(9)
 HIGH = np.array([5.0, 1.0, 8.0, 10.0, 1.0, 60.0, 1.0, 1.0, 1.0])
 
