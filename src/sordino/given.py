@@ -6,16 +6,12 @@ import math
 from numbers import Real
 from typing import Any
 
-import numpy as np
-
-from sordino import wire
-
 
 def require_number(name: str, value: Any) -> None:
     """One real number that a double can hold, or a sentence. Which numbers make sense is for the caller to say."""
-    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
-        what = "an array" if isinstance(value, np.ndarray) else wire.shown(value)
-        raise TypeError(f"{name} is {what}: it must be a number.")
+    # a truth value of NumPy is no Real
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise TypeError(f"{name} is {_shown(value)}: it must be a number.")
     try:
         float(value)
     except OverflowError:
@@ -31,5 +27,16 @@ def require_strength(name: str, value: Any) -> None:
 
 def require_choice(name: str, value: Any) -> None:
     """True or False: any other text or number would be taken for one of them."""
+    import numpy as np
+
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{name} is {wire.shown(value)}: it must be True or False.")
+        raise TypeError(f"{name} is {_shown(value)}: it must be True or False.")
+
+
+def _shown(value: Any) -> str:
+    # here and not above: whoever only asks for help waits for no NumPy
+    import numpy as np
+
+    from sordino import wire
+
+    return "an array" if isinstance(value, np.ndarray) else wire.shown(value)

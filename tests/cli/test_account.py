@@ -92,7 +92,7 @@ def test_a_plan_shows_every_number(sordino: Any) -> None:
     assert rows["largest gradient of a record, L"] == "1"
     assert rows["smoothness, beta"] == "0.25"
     assert rows["one record moves the mean gradient by"] == f"{2 / 32561:.6g}"
-    assert {"noise", "noise: std"} <= rows.keys()
+    assert {"inner: noise", "inner: noise: std"} <= rows.keys()
     for name in ("noisy gradient descent", "objective perturbation", "output perturbation", "noisy SGD"):
         assert name in run.text
     assert "under replace_one; 1 was asked for" in run.text
@@ -114,7 +114,7 @@ def test_a_plan_is_the_one_that_fit_follows(sordino: Any, model: Any) -> None:
     run = sordino("plan", "--records", 1237, "--features", 5, "--epsilon", 2, "--delta", 1e-5)
     rows = dict(re.findall(r"^ *(\S.*?\S)  +(\S+) *$", run.text, re.MULTILINE))
     assert f"Plan of {type(certificate.method).__name__}" in run.text
-    assert rows["noise: std"] == f"{certificate.plan['noise']['std']:.6g}"
+    assert rows["inner: noise: std"] == f"{certificate.plan['inner']['noise']['std']:.6g}"
 
 
 @pytest.mark.parametrize(

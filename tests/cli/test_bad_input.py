@@ -94,11 +94,12 @@ def test_files_that_cannot_be_read(sordino: Any, tmp_path: Path, model: Path) ->
     (tmp_path / "s.toml").write_text(SCHEMA)
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1" + SECRET.encode() * 20 + b"PAR1")
     (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
     for name, sentence in (
         ("absent.csv", "absent.csv: No such file or directory."),
         ("folder.csv", "folder.csv"),
         ("damaged.parquet", "damaged.parquet is damaged"),
-        ("t.xlsx", "save the table as CSV or Parquet"),
+        ("t.xlsx", "save the table as one of them"),
     ):
         arguments = ("--schema", tmp_path / "s.toml", "--epsilon", 1, "--out", tmp_path / "m")
         assert_refused(sordino("fit", tmp_path / name, *arguments), sentence)
