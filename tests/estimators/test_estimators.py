@@ -45,7 +45,7 @@ SHORT = ProximalSmoothing(NoisyGradientDescent(steps=150))
     [
         PrivateLogisticRegression(epsilon=1e5, row_norm=10.0),
         PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0),
-        PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, clip=8.0),
+        PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, clip=2.0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
