@@ -108,26 +108,6 @@ def network(**settings: Any) -> Any:
     return {"epochs": 1, "hidden_layer_sizes": (2,), "row_norm": 2.0, "delta": 1e-6, **settings}
 
 
-def torch_loss(count: int) -> object:
-    import torch
-
-    import sordino.torch
-    from sordino.budget import Budget
-    from sordino.methods import DPSGD
-
-    targets = torch.zeros(N, dtype=torch.int64)
-    targets[:count] = int(SECRET)
-    return sordino.torch.fit(
-        torch.nn.Linear(2, 2),
-        torch.nn.CrossEntropyLoss(reduction="none"),
-        (torch.zeros(N, 2), targets),
-        method=DPSGD(clip=1.0, step_size=0.1),
-        budget=Budget(1.0, 1e-5),
-        batch_size=N,
-        epochs=1,
-    )
-
-
 CASES: dict[str, Case] = {
     "text for a number": lambda folder, k: from_csv(folder, with_cells("age", k, f"{SECRET}x")),
     "infinite number": lambda folder, k: from_csv(folder, with_cells("age", k, "inf")),
@@ -203,7 +183,6 @@ CASES: dict[str, Case] = {
     "prediction, a record as names": lambda _, k: (
         classifier().fit(frame(["u", "v"]), ["a", "b"] * 20).predict(frame([SECRET, "v"]))
     ),
-    "network, target out of range": lambda _, k: torch_loss(k),
 }
 
 

@@ -33,6 +33,7 @@ from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
+from sordino.words import plan_card
 
 WEIGHT = 1.0
 """b: of the cross moments beside the second moments."""
@@ -49,6 +50,8 @@ class SufficientStatisticsPlan:
     @property
     def event(self) -> Event:
         return self.noise.event
+
+    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from sordino.privacy.accountants import epsilon, gdp_epsilon
 from sordino.privacy.events import Composed, Event
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
+from sordino.words import plan_card
 
 _TRIES = 25
 _NEARLY = 1e-4
@@ -53,6 +54,8 @@ class PreparedPlan:
     @property
     def event(self) -> Event:
         return Composed((*((step.event, step.times) for step in self.preparation), (self.inner.event, 1)))
+
+    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)
