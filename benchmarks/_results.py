@@ -6,7 +6,10 @@ import argparse
 import json
 import os
 import platform
+import shlex
+import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,33 @@ def data_directory() -> Path:
     if not given or not Path(given).is_dir():
         sys.exit("This benchmark needs data sets: name their folder with --data or SORDINO_DATA.")
     return Path(given)
+
+
+def commit() -> str:
+    """The commit these scripts stand on, with a + where files differ from it."""
+    here = Path(__file__).parent
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    files = ["git", "diff", "--quiet", "HEAD", "--", "../src", "*.py"]
+    changed = subprocess.run(files, cwd=here, capture_output=True, check=False).returncode != 0
+    return head.stdout.strip() + "+" * changed
+
+
+def command() -> str:
+    """What was typed, but for where this machine keeps its data sets."""
+    script, *options = sys.argv
+    if "--data" in options:
+        options[options.index("--data") + 1] = "DATA"
+    return shlex.join(["python", os.path.relpath(script, Path(__file__).parents[1]), *options])
+
+
+def provenance(*packages: str) -> dict[str, Any]:
+    """What a reader needs to measure a result again: the commit, the command, the day, and where it ran."""
+    return {
+        "commit": commit(),
+        "command": command(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "environment": environment(*packages),
+    }
 
 
 def environment(*packages: str) -> dict[str, Any]:
@@ -43,9 +73,9 @@ def _version(package: str) -> str:
 
 
 def keep(name: str, figures: dict[str, Any], *packages: str) -> None:
-    """Write `figures` with the environment they were measured in."""
+    """Write `figures` with where they come from."""
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"environment": environment(*packages), **figures}, indent=1) + "\n")
+    path.write_text(json.dumps({**provenance(*packages), **figures}, indent=1, allow_nan=False) + "\n")
 
 
 def table(rows: list[tuple[str, str, str]]) -> None:

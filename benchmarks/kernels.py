@@ -13,9 +13,7 @@ Goals hold for the full size on a quiet machine.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -23,10 +21,9 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
+from _results import keep
 from numba import njit
 from scipy import sparse
 
@@ -37,7 +34,6 @@ from sordino.oracle.query import Gradient
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem
 
-RESULTS = Path(__file__).parent / "results" / "kernels.json"
 CLIP = 0.5
 
 FIRST_FIT = """
@@ -259,17 +255,13 @@ def main() -> None:
     if quick:
         return
     settings = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
         "processors": threads(),
         "rounds": rounds,
         "other processes running": load,
         "clip": CLIP,
         "loss": "Logistic",
-        **{name: version(name) for name in ("sordino", "numpy", "scipy", "numba", "threadpoolctl")},
     }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps({"settings": settings, "lines": [asdict(line) for line in lines]}, indent=2) + "\n")
+    keep("kernels", {"settings": settings, "lines": [asdict(line) for line in lines]}, "threadpoolctl")
 
 
 if __name__ == "__main__":

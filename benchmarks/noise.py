@@ -8,19 +8,16 @@ and the median over rounds of its ratio to the baseline of its group.
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
+from _results import keep
 
 from sordino.privacy.discrete_gaussian import discrete_gaussian
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
@@ -30,7 +27,6 @@ from sordino.privacy.strips import cover
 COUNT = 1 << 20
 ROUNDS = 25
 SCALE = 1.37 * 2**30  # the middle of the range that GaussianNoise uses
-RESULTS = Path(__file__).parent / "results" / "noise.json"
 
 FIRST_CALL = """
 import time
@@ -116,11 +112,6 @@ def main() -> None:
     tables = {group: measure(competitors) for group, competitors in groups().items()}
     result = {
         "settings": {"count": COUNT, "rounds": ROUNDS, "threads": 1, "scale": SCALE},
-        "machine": {"cores": os.cpu_count(), "architecture": platform.machine(), "system": platform.system()},
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("numpy", "numba", "cryptography", "randomgen")},
-        },
         "rates": tables,
         "setup_milliseconds_per_scale": setup_milliseconds(),
         "first_call_seconds": first_call_seconds(),
@@ -134,8 +125,7 @@ def main() -> None:
     print(
         "first call, imports included: " + ", ".join(f"{k} {v:.2f} s" for k, v in result["first_call_seconds"].items())
     )
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    keep("noise", result, "cryptography", "randomgen")
 
 
 if __name__ == "__main__":

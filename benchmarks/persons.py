@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import subprocess
-import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -107,11 +104,7 @@ def main() -> None:
             cells.append(cell(k, uneven, runs))
             figures = cells[-1]["excess_log_loss"]
             print(f"{cells[-1]['records']:7} k={k:2}", {how: f"{1e3 * value:.1f}" for how, value in figures.items()})
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     figures = {
-        "command": " ".join(["python", *sys.argv]),
-        "commit": commit,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "persons": PERSONS,
         "features": FEATURES,
         "epsilon": EPSILON,
