@@ -135,6 +135,7 @@ def test_predictions_need_no_pytorch(two, tmp_path):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_the_command_line_predicts_and_verifies(rows, tmp_path):
     schema = Schema(ClassTarget("y", ("no", "yes")), COLUMNS)
     estimator = PrivateMLPClassifier(**{**COMMON, "row_norm": schema.row_norm}, classes=["no", "yes"])

@@ -73,6 +73,7 @@ def test_a_model_file_is_verified_with_its_weights_only(name, tmp_path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float32", "float64", "bfloat16"])
 def test_a_network_by_the_names_of_its_state(kind, tmp_path):
     torch = pytest.importorskip("torch")
@@ -156,6 +157,7 @@ def without_a_finding(path):
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_field_of_a_model_file_is_bound_by_its_certificate(name, tmp_path):
     fitted, schema = FILES[name]()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
@@ -239,6 +240,26 @@ NETWORKS = {
     "loose parameter": Network(Loose, (6,), known=False),
     "weight norm": Network(_normed, (6,), known=False),
 }
+
+
+LONG = (
+    "attention",
+    "transformer",
+    "recurrent",
+    "tied",
+    "dilated",
+    "circular",
+    "other sizes",
+    "weight norm",
+    "group norm",
+)
+"""Networks whose operations are many or slow: in `make test` the others stand for them, `make slow` has them all."""
+
+
+def named(*, where: Callable[[Network], bool] = lambda network: True) -> list:
+    """Every network's name as a parameter of a test."""
+    slow = {name: [pytest.mark.slow] for name in NETWORKS if any(word in name for word in LONG)}
+    return [pytest.param(name, marks=slow.get(name, [])) for name, network in NETWORKS.items() if where(network)]
 
 
 def gradients(model: nn.Module, data: tuple[Tensor, Tensor], at: np.ndarray, loss=CROSS_ENTROPY) -> np.ndarray:

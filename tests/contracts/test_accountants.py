@@ -161,6 +161,7 @@ def test_nearly_everybody_is_nearly_the_full_batch(relation: Relation) -> None:
             assert accountants.epsilon(event, DELTA, relation) == pytest.approx(full, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("name", EVENTS)
 def test_methods_agree_and_losses_are_tightest(name: str, relation: Relation) -> None:

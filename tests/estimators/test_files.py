@@ -143,6 +143,7 @@ def test_a_second_release_is_noticed(tmp_path, features):
         model.fit(Arrays(tmp_path / "X.npy", tmp_path / "y.npy"))
 
 
+@pytest.mark.slow
 def test_neither_pyarrow_nor_ray_is_needed_for_records_in_memory(tmp_path):
     np.save(tmp_path / "X.npy", np.eye(4))
     np.save(tmp_path / "y.npy", [0, 1, 0, 1])

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
 
 
 # scikit-learn's checks ask for accuracy on a few dozen rows, so they are run where the noise is negligible
+@pytest.mark.slow
 @parametrize_with_checks(
     [
         PrivateMLPClassifier(epsilon=1e5, row_norm=10.0, hidden_layer_sizes=(8,), epochs=150, step_size=0.05),

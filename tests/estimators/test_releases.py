@@ -103,6 +103,7 @@ def test_two_disjoint_folds_are_one_release_each(records):
     assert numbers(lambda: cross_val_score(logistic(), *records, cv=2)) == []
 
 
+@pytest.mark.slow
 def test_releases_in_workers_count(records):
     X, y = records
     search = GridSearchCV(logistic(), {"l2": [0.0, 0.1]}, cv=2, n_jobs=2)
@@ -110,6 +111,7 @@ def test_releases_in_workers_count(records):
     assert numbers(lambda: search.fit(X, y)) == [5]
 
 
+@pytest.mark.slow
 def test_nothing_readable_is_on_the_disk_and_nothing_stays(records):
     X, y = records
     logistic().fit(X, y)

@@ -158,6 +158,7 @@ def test_small_weights_times_shares_are_exact():
     assert np.array_equal(linear(weights.astype(float), shares), weights.astype(object) @ shares % PRIME)
 
 
+@pytest.mark.slow
 def test_drawn_together_it_has_this_law():
     size = 1500
     meshes = Rehearsal(3).meshes()

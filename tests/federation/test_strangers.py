@@ -144,6 +144,7 @@ def test_a_port_in_use(tmp_path):
     assert f"south cannot listen at {address}: another program uses it" in str(ended)
 
 
+@pytest.mark.slow
 def test_somebody_who_does_not_come(tmp_path):
     federation = federation_of(tmp_path)
     ended = federation.take_part("north", "south", waiting=Waiting(4.0, 4.0))
@@ -190,6 +191,7 @@ def expired_identity(folder):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["unknown", "expired"])
 def test_a_certificate_that_the_others_do_not_know_does_not_get_in(tmp_path, kind):
     federation = federation_of(tmp_path)

@@ -97,6 +97,7 @@ def test_a_stranger_who_calls_does_not_get_in(authority, tmp_path):
     assert "signed by the agreed authority" in str(results[1])
 
 
+@pytest.mark.slow
 def test_an_expired_certificate_does_not_get_in(authority):
     expired = authority.credentials(0, days=-1, file="expired")
     refused(attempt([expired, authority.credentials(1)]), 0, 1)
@@ -170,6 +171,7 @@ def test_a_lost_member_is_told_at_once(authority):
     assert all("member 2 was lost" in said for said in results[:2])
 
 
+@pytest.mark.slow
 def test_a_silent_member_is_given_up(authority):
     def task(mesh):
         if mesh.me == 1:
@@ -196,6 +198,7 @@ def test_a_member_who_leaves_ends_the_sum_at_once(authority):
     assert attempt([authority.credentials(i) for i in range(3)], patience=20, task=task)[:2] == [True, True]
 
 
+@pytest.mark.slow
 def test_a_member_who_keeps_silent_ends_the_sum(authority):
     def task(mesh):
         if mesh.me == 1:
@@ -280,6 +283,7 @@ def closed(line):
         return False
 
 
+@pytest.mark.slow
 def test_callers_who_never_say_who_they_are_keep_nobody_out(authority, caplog, monkeypatch):
     # nobody is let go for taking long: only because others come
     monkeypatch.setattr(tls, "_HANDSHAKE", 600.0)
@@ -311,6 +315,7 @@ def test_callers_who_never_say_who_they_are_keep_nobody_out(authority, caplog, m
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_what_trickles_in_does_not_prolong_the_patience(authority):
     """A message that never ends, byte by byte, for as long as anybody waits for it."""
     waiting = threading.Semaphore(0)

@@ -109,6 +109,7 @@ def test_every_message_a_coalition_receives_is_uniform_whatever_the_records(trus
         assert kstest(uniforms(message, trust)[:1600], "uniform").pvalue > 1e-6 / len(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trust", "coalition"), CASES, ids=str)
 def test_what_a_coalition_can_compute_is_the_honest_sum_with_the_planned_noise(trust, coalition):
     value = 10**14
@@ -140,6 +141,7 @@ def test_pooled_shares_do_not_give_an_honest_owners_sum(trust, coalition):
         assert recombined(dealt[: trust.colluders + 1], trust) == secret
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coalition", [(0, 3), (1, 2)])
 def test_joint_noise_is_not_in_any_message(coalition):
     trust = Trust(5, "joint", 2)

@@ -18,7 +18,7 @@ from fuzz.readers import readers
 TESTS = Path(__file__).parents[1]
 SEED = "1"
 NAMES = tuple(readers(Path()))
-QUICK, ALL = 100, 500
+QUICK, ALL = 40, 500
 """Of each reader, in every run of the tests and in the long one."""
 
 

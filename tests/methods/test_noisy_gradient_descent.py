@@ -117,6 +117,7 @@ def test_releases_have_their_shapes_and_stay_in_the_domain(toy):
         assert (np.linalg.norm(w, axis=-1) <= 8 * (1 + 1e-12)).all()
 
 
+@pytest.mark.slow
 def test_stacked_runs_are_independent_and_alike(toy):
     problem, X, y = toy
     method = NoisyGradientDescent(steps=20, step_size=2.0)

@@ -151,6 +151,7 @@ def test_predicted_excess_is_bias_and_noise():
         assert noise == pytest.approx(0.5 * 0.25 * variance * Delta**2, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_planned_length_is_near_the_best_one():
     """A regression with targets in [0, 1]: what the plan costs against the best T in hindsight."""
     rng = np.random.default_rng(4)

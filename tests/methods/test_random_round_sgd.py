@@ -30,6 +30,7 @@ def law(plan):
     return weights / weights.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{}, {"rate": StepDecay(2, 0.3)}, {"rate": Cosine(), "step_size": 6.0}, {"step_size": 7.9}]
 )

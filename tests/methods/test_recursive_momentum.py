@@ -130,6 +130,7 @@ def test_sensitivities_batches_and_releases():
     )
 
 
+@pytest.mark.slow
 def test_the_first_estimate_gets_the_noise_that_later_ones_have():
     """Zero records: v_t is noise alone, v_0 as large as v_{T-1} or, with a small first batch, as its batch makes it.
 
@@ -154,6 +155,7 @@ def test_the_first_estimate_gets_the_noise_that_later_ones_have():
             assert first > last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("delta", "fixed_size"), [(1e-3, (2.561, 0.987, 0.743, 0.604)), (1e-5, (4.217, 1.285, 0.895, 0.712))]
 )

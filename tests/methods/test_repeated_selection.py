@@ -118,6 +118,7 @@ def test_coins_split_where_the_number_of_records_is_private():
     assert released.chosen == 1
 
 
+@pytest.mark.slow
 def test_the_clearly_better_setting_is_picked(plan):
     """Nearly always when it is tried at all, which one search in seven does not (e^-2)."""
     records = oracle()
@@ -216,6 +217,7 @@ def test_a_loss_without_a_bound_at_zero_needs_a_clip():
     assert replace(CLEAR, score_clip=3.0).plan(unbounded, BUDGET).score_clip == 3.0
 
 
+@pytest.mark.slow
 def test_settings_with_equal_events_are_accounted_for_once(monkeypatch):
     """However many steps, penalties and clips are tried."""
     sought, search = [], calibrate._search

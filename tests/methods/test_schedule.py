@@ -164,6 +164,7 @@ def test_the_convexity_added_fits_directions_of_very_different_curvature(records
     assert 0.3 < predicted / excess(planned) < 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("problem", "epsilon"),
     [

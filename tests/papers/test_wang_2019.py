@@ -37,6 +37,7 @@ def test_networks_have_the_size_of_the_papers(network, weights):
     assert parameter_count(network()) == weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", report.METHODS)
 def test_every_method_learns_within_the_budget(method):
     experiment = replace(figure.EXPERIMENTS["MNIST"], batch_size=60)
@@ -46,6 +47,7 @@ def test_every_method_learns_within_the_budget(method):
     assert run["steps"][-1] == (15 if method == "DP-SRM" else 30)
 
 
+@pytest.mark.slow
 def test_the_second_network_trains():
     experiment = replace(figure.EXPERIMENTS["CIFAR-10"], batch_size=150, lengthened=1.0)
     assert figure.one_run(experiment, corners(3, 32), "DP-SGD, momentum", 8.0, 1, 0)["steps"] == [1, 2]

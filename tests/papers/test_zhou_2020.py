@@ -38,6 +38,7 @@ def test_printed_budgets_are_moments_of_poisson_batches(z, printed, loss):
     assert costs["ours, 1 epochs"] < costs["ours, 100 epochs"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "step_size"), [("DP-SGD", 0.5), ("DP-RMSProp", 0.01), ("DP-Adam", 0.01)])
 def test_every_method_learns_and_says_what_it_cost(method, step_size):
     run = figure.one_run(stripes(), method, 4.0, step_size, epochs=10, seed=0)

@@ -314,6 +314,7 @@ GRAINS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 20.0, 1000.0])
 @pytest.mark.parametrize("name", GRAINS)
 def test_every_grain_has_the_same_law(name, scale, monkeypatch):
@@ -332,6 +333,7 @@ def test_every_grain_has_the_same_law(name, scale, monkeypatch):
         assert len(asked) > 0.03 * n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [0.5, 3.0, 20.0, 1000.0])
 def test_exact_arithmetic_alone_has_the_law(scale):
     """No certain parts: every draw is an attempt decided in whole numbers, the tail beyond 1.5 s included."""

@@ -161,6 +161,7 @@ def test_pure_releases_never_cost_more_than_their_sum() -> None:
     assert PLD.epsilon(poisson(1.0, 0.1, 2), 0.0, ADD) == math.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", list(Relation))
 def test_different_parts_agree_with_another_teams_code(relation: Relation) -> None:
     event = compose(
@@ -189,6 +190,7 @@ def test_fixed_size_agrees_with_the_profile_composed_by_another_teams_code() -> 
     assert PLD.epsilon(fixed_size(1 / m, q, steps), 1e-5, REPLACE) == pytest.approx(theirs, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "delta", "relation"),
     [

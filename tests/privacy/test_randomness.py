@@ -218,6 +218,7 @@ def normal_pvalues(x):
     ]
 
 
+@pytest.mark.slow
 def test_normals_are_normal_and_the_test_sees_one_percent():
     x = Randomness.seeded(7).noise.normals(1 << 21)
     assert min(normal_pvalues(x)) > 1e-3

@@ -33,6 +33,7 @@ def test_fixed_size(row: dict[str, str]) -> None:
     assert rho[at(float(row["alpha"]))] == pytest.approx(float(row["rdp"]), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rate", "multiplier", "alpha"), [(0.01, 0.5, 2), (0.01, 0.5, 8), (0.3, 1.0, 32), (1e-5, 2, 4)]
 )

@@ -57,6 +57,7 @@ def test_two_ways_to_the_same_law(scores):
     np.testing.assert_allclose(law(scores, 1.3), by_quadrature(scores, 1.3, -1), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", list(Relation))
 def test_choices_follow_the_law(relation):
     selection = NoisyMinimum(sensitivity=0.8, epsilon=1.7, relation=relation)

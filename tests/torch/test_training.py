@@ -82,6 +82,7 @@ def test_every_method_gives_weights_and_a_certificate_that_verifies(name):
     assert not any(f"{abs(weight):.6g}" in result.certificate.to_json() for weight in parameter_vector(model))
 
 
+@pytest.mark.slow
 def test_it_learns():
     result = trained(dataset=rings(4000), budget=Budget(4.0, 1e-5), steps=None, epochs=15, batch_size=400)
     X, y = rings(4000).tensors

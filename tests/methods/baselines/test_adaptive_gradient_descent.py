@@ -124,6 +124,7 @@ def test_the_chosen_point_is_the_one_moved_to():
     np.testing.assert_array_equal(release.weights, oracle.asked[-1].points[7])
 
 
+@pytest.mark.slow
 def test_step_lengths_shrink_to_what_is_used():
     _, oracle, _ = scripted(lambda t: 5)
     longest = [np.linalg.norm(query.points[-1] - query.points[0]) for query in oracle.asked]
@@ -155,6 +156,7 @@ def test_the_domain_holds():
     assert np.linalg.norm(release.weights) > 0.19
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [Logistic(), Hinge(), Huber(target_bound=1.0)])
 def test_it_learns(loss):
     rng = np.random.default_rng(0)

@@ -18,6 +18,7 @@ R1 = Relation.REPLACE_ONE
 ADULT = Problem(32561, 110, Logistic(), penalty=Ridge(0.1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("delta", "ratios"), [(1e-3, (2.59, 2.02, 1.84, 1.66)), (1e-5, (1.91, 1.69, 1.60, 1.51))])
 def test_noise_against_the_certified(delta, ratios):
     """Standard deviation of b over the least that the profile allows, epsilon .1 .5 1 2; the split leaves some room."""

@@ -73,6 +73,7 @@ def test_pure_permutation_sgd():
     assert all(finding.holds for finding in verify(model.certificate_))
 
 
+@pytest.mark.slow
 def test_adding_and_removing_records():
     X, y = records()
     for method in (BassilySmithThakurta(200, sampling="poisson"), AdaptiveGradientDescent()):

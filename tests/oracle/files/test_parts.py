@@ -121,6 +121,7 @@ def test_few_records_are_drawn_as_in_memory(sampling):
     np.testing.assert_array_equal(drawn(sampling, 100, here), sampling.draw(100, there))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [Poisson(0.5), FixedSize(6)])
 def test_many_records_are_drawn_with_the_same_law(sampling, monkeypatch):
     """Spans of four records: every subset of the right size is equally likely."""

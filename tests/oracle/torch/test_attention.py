@@ -93,6 +93,7 @@ def test_a_layer_that_shares_its_parameters_stays_closed():
     assert not hasattr(copied.other, "query")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["train", "eval"])
 def test_a_transformer_trains_in_either_mode(mode):
     """In eval mode PyTorch has a way of its own, which must not be taken where gradients are wanted."""

@@ -190,6 +190,7 @@ def test_a_bad_query_gets_a_sentence(query, sentence):
         oracle()._answer(query)
 
 
+@pytest.mark.slow
 def test_parameters_near_the_largest_double_are_allowed():
     """Their sum is not finite; they are, though no record of such a model counts for anything."""
     assert not oracle()._answer(Gradient(np.full(43, 1e308), 1.0)).any()
@@ -276,6 +277,7 @@ def compiled_in_place():
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     ("build", "sentence"),
@@ -311,7 +313,7 @@ def test_parameters_the_loss_does_not_reach_are_named_and_get_nothing():
     assert not answer[21:].any()
 
 
-@pytest.mark.parametrize("name", [name for name, network in nets.NETWORKS.items() if not network.known])
+@pytest.mark.parametrize("name", nets.named(where=lambda network: not network.known))
 def test_layers_without_a_rule_are_named(name):
     network = nets.NETWORKS[name]
     model, data = network.model(), network.data()

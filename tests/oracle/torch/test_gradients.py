@@ -43,7 +43,7 @@ def question(kind, model, data, oracle):
 
 @pytest.mark.filterwarnings("ignore:Using padding=.same.")
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", nets.NETWORKS)
+@pytest.mark.parametrize("name", nets.named())
 def test_a_clipped_sum_is_the_sum_of_clipped_gradients(name, dtype):
     network = nets.NETWORKS[name]
     kind, tolerance = DTYPES[dtype]
@@ -55,7 +55,7 @@ def test_a_clipped_sum_is_the_sum_of_clipped_gradients(name, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", nets.NETWORKS)
+@pytest.mark.parametrize("name", nets.named())
 def test_other_devices_give_the_same_answer(name, monkeypatch):
     """What a graphics card would be asked to do, done by the processor."""
     network = nets.NETWORKS[name]

@@ -318,7 +318,7 @@ def test_a_loss_that_looks_at_the_batch_is_refused_or_sees_one_record(loss, kind
 
 @pytest.mark.filterwarnings("ignore:.*torch.func")
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("name", nets.NETWORKS)
+@pytest.mark.parametrize("name", nets.named())
 def test_an_honest_model_keeps_every_record_to_itself(name, threads):
     network = nets.NETWORKS[name]
     before = torch.get_num_threads()

@@ -39,7 +39,7 @@ def close(a, b, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("name", nets.NETWORKS)
+@pytest.mark.parametrize("name", nets.named())
 def test_no_record_counts_for_more_than_its_clip(name, dtype):
     network = nets.NETWORKS[name]
     model, data = network.model(dtype), network.data(dtype)
@@ -54,7 +54,7 @@ def test_no_record_counts_for_more_than_its_clip(name, dtype):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 1e30])
-@pytest.mark.parametrize("name", [name for name, network in nets.NETWORKS.items() if not network.words])
+@pytest.mark.parametrize("name", nets.named(where=lambda network: not network.words))
 def test_a_spoiled_record_stays_within_its_clip_and_spoils_no_other(name, bad):
     model, (X, y) = nets.NETWORKS[name].model(torch.float32), nets.NETWORKS[name].data(torch.float32)
     spoiled = X.clone()
@@ -74,7 +74,7 @@ def test_a_spoiled_record_stays_within_its_clip_and_spoils_no_other(name, bad):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", nets.NETWORKS)
+@pytest.mark.parametrize("name", nets.named())
 def test_a_record_whose_loss_is_not_finite_counts_for_nothing(name):
     """For words, which cannot hold a NaN themselves."""
     model, (X, y) = nets.NETWORKS[name].model(), nets.NETWORKS[name].data()
@@ -93,7 +93,10 @@ def test_a_record_whose_loss_is_not_finite_counts_for_nothing(name):
         assert close(oracle._answer(query_of(kind, model)), expected, torch.float64)
 
 
-@pytest.mark.parametrize("name", ["linear", "conv2d, twice", "transformer", "recurrent"])
+@pytest.mark.parametrize(
+    "name",
+    ["linear", "conv2d, twice", *(pytest.param(n, marks=pytest.mark.slow) for n in ("transformer", "recurrent"))],
+)
 def test_passes_and_order_do_not_matter(name):
     """But for the clip, which leaves more room for the rounding of larger blocks."""
     model, (X, y) = nets.NETWORKS[name].model(), nets.NETWORKS[name].data()

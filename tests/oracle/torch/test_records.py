@@ -14,7 +14,12 @@ from sordino.oracle.torch.records import records_of
 RECORDS = 23
 X = np.random.default_rng(0).normal(size=(RECORDS, 6)).astype(np.float32)
 Y = np.arange(RECORDS) % 3
-BATCHES = [None, np.array([0, 3, 4, 21]), np.arange(RECORDS), np.array([], dtype=np.intp)]
+BATCHES = [
+    pytest.param(None, id="all"),
+    pytest.param(np.array([0, 3, 4, 21]), id="some"),
+    pytest.param(np.arange(RECORDS), id="each", marks=pytest.mark.slow),
+    pytest.param(np.array([], dtype=np.intp), id="none", marks=pytest.mark.slow),
+]
 
 
 class Growing(Dataset):
@@ -66,7 +71,7 @@ def model_of():
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("batch", BATCHES, ids=["all", "some", "each", "none"])
+@pytest.mark.parametrize("batch", BATCHES)
 def test_every_source_gives_the_same_answer(source, batch, tmp_path):
     model = model_of()
     at = parameter_vector(model)
