@@ -275,6 +275,7 @@ class Meddler:
     "meddle",
     [
         pytest.param(lambda data: data[:-1] + bytes([data[-1] ^ 1]), id="damaged"),
+        # repeated from the middle of a TLS record, bytes may announce a record that never ends: patience ends it
         pytest.param(lambda data: data + data, id="repeated", marks=pytest.mark.slow),
     ],
 )
