@@ -146,9 +146,7 @@ class ObjectivePerturbation:
             def batch_gradient(w: Array, batch: NDArray[np.intp]) -> Array:
                 return oracle.gradient(w, batch) * (n / len(batch)) + ridge * w + b
 
-            theta = svrg(
-                gradient, batch_gradient, n, beta, ridge, start, plan.tolerance / n, randomness.sampling.generator
-            )
+            theta = svrg(gradient, batch_gradient, n, beta, ridge, start, plan.tolerance / n, randomness.sampling)
         return plan.output_noise.perturb(theta, randomness)
 
     def require(self, problem: AnyProblem, budget: Budget) -> Problem:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, cg
 
 from sordino.arrays import Array
+from sordino.privacy.randomness import Stream
 
 Map = Callable[[Array], Array]
 
@@ -67,7 +68,7 @@ def svrg(
     convexity: float,
     start: Array,
     tolerance: float,
-    generator: np.random.Generator,
+    stream: Stream,
     batch_size: int = 64,
     most: int = 400,
 ) -> Array:
@@ -75,6 +76,8 @@ def svrg(
 
     w <- w - eta ( grad_B J(w) - grad_B J(anchor) + grad J(anchor) )
     """
+    from sordino.oracle.kernels.subsets import subset
+
     size = min(batch_size, records)
     # batches average the variance, so the step may grow with them, up to 1/(2 beta)
     eta = min(size / (8 * smoothness), 0.5 / smoothness)
@@ -87,7 +90,7 @@ def svrg(
             return w
         anchor, full = w, g
         for _ in range(inner):
-            batch = np.sort(generator.choice(records, size, replace=False, shuffle=False)).astype(np.intp)
+            batch = subset(records, size, stream)
             w = w - eta * (batch_gradient(w, batch) - batch_gradient(anchor, batch) + full)
         g = gradient(w)
     if float(np.linalg.norm(g)) <= tolerance:

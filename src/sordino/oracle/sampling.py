@@ -1,7 +1,8 @@
 """Which records a step looks at. The same value draws the batch and states the event, so they cannot disagree.
 
-How many records a batch has is drawn in whole numbers (`privacy.counts`), and which ones by NumPy's uniform subsets,
-which reject rather than round. What the first leaves open is in the event, as a total variation distance.
+How many records a batch has is drawn in whole numbers (`privacy.counts`), and which ones as a uniform subset
+(`kernels.subsets`), where nothing is rounded. What the first leaves open is in the event, as a total variation
+distance.
 """
 
 from __future__ import annotations
@@ -118,10 +119,10 @@ def drawn(sampling: Sampling, records: int, stream: Stream) -> Batch:
 
 
 def _subset(records: int, size: int, stream: Stream) -> NDArray[np.intp]:
-    subset = stream.generator.choice(records, size, replace=False, shuffle=False).astype(np.intp, copy=False)
-    # in order, so that the kernels walk forward through memory
-    subset.sort()
-    return subset
+    # here and not above, as it compiles
+    from sordino.oracle.kernels.subsets import subset
+
+    return subset(records, size, stream)
 
 
 def _sampled(kind: type[PoissonSampled] | type[FixedSizeSampled], release: Event, rate: float) -> Event:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.oracle.allowed import allow, checked_batch
+from sordino.oracle.kernels.subsets import permutation
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.torch import kernels
@@ -130,7 +131,7 @@ class TorchOracle:
         self._sum.fill(0)
         if count > self._block:
             # in an order that nobody knows: a record that is added must not move all others to other places
-            order = stream.generator.permutation(count)
+            order = permutation(count, stream)
             batch = order if batch is None else batch[order]
         for start in range(0, count, rows):
             some = slice(start, min(start + rows, count))
