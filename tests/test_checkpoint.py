@@ -24,7 +24,7 @@ from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import repeat
-from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.charges import BudgetExceeded
 from sordino.privacy.ledger_context import charged_to
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem

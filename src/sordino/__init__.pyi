@@ -39,7 +39,7 @@ from sordino.methods import (
 )
 from sordino.model_file import read_model as read_model, save_model as save_model, verify_model as verify_model
 from sordino.privacy.audit import audit as audit
-from sordino.privacy.filter import BudgetExceeded as BudgetExceeded
+from sordino.privacy.charges import BudgetExceeded as BudgetExceeded
 from sordino.privacy.ledger_context import charged_to as charged_to
 from sordino.problem import Problem as Problem
 from sordino.reporting import report as report

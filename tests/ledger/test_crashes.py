@@ -14,7 +14,7 @@ from sordino.budget import Budget, Relation
 from sordino.ledger.ledger import Ledger
 from sordino.privacy.accountants.gdp import gdp_mu
 from sordino.privacy.events import GaussianDP
-from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.charges import BudgetExceeded
 
 CAP = Budget(1.0, 1e-6)
 REPLACE = Relation.REPLACE_ONE

@@ -31,7 +31,7 @@ from sordino.privacy.events import (
     flatten,
     repeat,
 )
-from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.charges import BudgetExceeded
 from sordino.problem import Problem
 from stored_lines import chained, put, rows
 
@@ -507,11 +507,6 @@ def test_an_address_with_a_password_or_without_a_sense_is_a_sentence(address):
     with pytest.raises(ValueError, match=r"holds no password|not an address") as caught:
         Ledger(address)
     assert "secret" not in str(caught.value)
-
-
-def test_a_server_that_is_not_there_is_a_sentence():
-    with pytest.raises(OSError, match="did not take"):
-        Ledger("postgresql:///ledger?host=/nonexistent").head()
 
 
 # by whom, and by hand

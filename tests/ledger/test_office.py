@@ -21,7 +21,7 @@ from sordino.ledger.ledger import ApprovalNeeded, Ledger, Role, State, Terms
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.accountants.gdp import gdp_mu
 from sordino.privacy.events import Gaussian, GaussianDP, PoissonSampled, repeat
-from sordino.privacy.filter import BudgetExceeded
+from sordino.privacy.charges import BudgetExceeded
 from sordino.privacy.ledger_context import charged_to
 from stored_lines import chained, put, rows
 

@@ -14,7 +14,7 @@ from sordino.cli.console import complain, say, show_table
 from sordino.cli.options import Epsilon, Neighbours
 
 if TYPE_CHECKING:
-    from sordino.ledger.ledger import Entry, Ledger, Request, Statement
+    from sordino.ledger.ledger import Entry, Ledger, Overview, Request, Statement
 
 app = typer.Typer(help="What each data set may spend, and what it has spent.", no_args_is_help=True)
 
@@ -118,17 +118,20 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Every data set: what is spent and left, its reservations, and what waits for somebody; or one reservation."""
-    book = _existing(ledger)
     if number is not None:
-        _explain(book, number)
+        _explain(_existing(ledger), number)
         return
-    statements = [book.statement(dataset) for dataset in book.datasets()]
-    entries = {one.dataset: book.entries(one.dataset) if every else _listed(one) for one in statements}
+    from sordino.ledger.ledger import Ledger
+
+    book = Ledger(ledger)
+    overview = book.overview()
+    _require_exists(book, overview.head)
+    entries = {one.dataset: book.entries(one.dataset) if every else _listed(one) for one in overview.statements}
     if as_json:
-        typer.echo(json.dumps(_plain(book, statements, entries), indent=1, allow_nan=False))
+        typer.echo(json.dumps(_plain(book, overview, entries), indent=1, allow_nan=False))
         return
-    for one in statements:
-        _show(book, one, entries[one.dataset])
+    for one in overview.statements:
+        _show(book, overview, one, entries[one.dataset])
 
 
 @app.command()
@@ -206,10 +209,14 @@ def _existing(address: str, identity: Path | None = None) -> Ledger:
     from sordino.ledger.ledger import Ledger
 
     ledger = Ledger(address, identity)
-    # one that was removed is noticed before it is called new
-    if not ledger.head():
-        raise ValueError(f"{address} does not exist: sordino ledger open writes one.")
+    _require_exists(ledger, ledger.head())
     return ledger
+
+
+def _require_exists(ledger: Ledger, head: str) -> None:
+    # one that was removed is noticed before it is called new
+    if not head:
+        raise ValueError(f"{ledger.address} does not exist: sordino ledger open writes one.")
 
 
 def _listed(statement: Statement) -> tuple[Entry, ...]:
@@ -218,17 +225,17 @@ def _listed(statement: Statement) -> tuple[Entry, ...]:
     return tuple(listed[number] for number in sorted(listed))
 
 
-def _show(ledger: Ledger, one: Statement, entries: tuple[Entry, ...]) -> None:
-    cap, members = one.terms.cap, ledger.members()
+def _show(ledger: Ledger, overview: Overview, one: Statement, entries: tuple[Entry, ...]) -> None:
+    cap, members, costs = one.terms.cap, _names(overview), dict(overview.costs)
     rows = [
         (
             str(entry.number),
             entry.created,
             entry.state.value,
             entry.note,
-            _cost(entry, cap),
+            f"{costs[entry.number] if entry.number in costs else _cost(entry, cap):.6g}",
             entry.model[:16],
-            members[entry.signer][0].name if entry.signer in members else entry.by,
+            members.get(entry.signer, entry.by),
             _last_word(entry),
         )
         for entry in entries
@@ -248,8 +255,12 @@ def _show(ledger: Ledger, one: Statement, entries: tuple[Entry, ...]) -> None:
         _say_request(ledger, request, members)
 
 
-def _say_request(ledger: Ledger, request: Request, members: dict[str, Any]) -> None:
-    who = members[request.signer][0].name if request.signer in members else request.by
+def _names(overview: Overview) -> dict[str, str]:
+    return {fingerprint: name for fingerprint, name, _ in overview.members}
+
+
+def _say_request(ledger: Ledger, request: Request, members: dict[str, str]) -> None:
+    who = members.get(request.signer, request.by)
     if request.approved is None:
         say(f"Request {request.number} of {who} waits for an officer: {request.note}")
         say(f"       sordino ledger approve {ledger.address} {request.number}")
@@ -259,16 +270,13 @@ def _say_request(ledger: Ledger, request: Request, members: dict[str, Any]) -> N
     say(f"Request {request.number} of {who}, {request.note}: {answer}, by {request.who}. {request.why}".rstrip())
 
 
-def _plain(ledger: Ledger, statements: list[Statement], entries: dict[str, tuple[Entry, ...]]) -> dict[str, Any]:
+def _plain(ledger: Ledger, overview: Overview, entries: dict[str, tuple[Entry, ...]]) -> dict[str, Any]:
     from sordino import wire
 
     return {
         "ledger": ledger.address,
-        "head": ledger.head(),
-        "members": [
-            {"name": face.name, "fingerprint": one, "roles": list(roles)}
-            for one, (face, roles) in ledger.members().items()
-        ],
+        "head": overview.head,
+        "members": [{"name": name, "fingerprint": one, "roles": list(roles)} for one, name, roles in overview.members],
         "datasets": [
             {
                 "dataset": one.dataset,
@@ -283,7 +291,7 @@ def _plain(ledger: Ledger, statements: list[Statement], entries: dict[str, tuple
                 "open": [entry.number for entry in one.open],
                 "requests": [wire.to_plain(request) for request in one.requests],
             }
-            for one in statements
+            for one in overview.statements
         ],
     }
 
@@ -292,10 +300,10 @@ def _say_what_is_left(one: Statement) -> None:
     say("Nothing is left." if one.left <= 0 else f"One more release may ask for epsilon {one.left:.6g}.")
 
 
-def _cost(entry: Entry, cap: Budget) -> str:
+def _cost(entry: Entry, cap: Budget) -> float:
     from sordino.privacy.filter import epsilon_of
 
-    return f"{epsilon_of(entry.charge, cap):.6g}"
+    return epsilon_of(entry.charge, cap)
 
 
 def _explain(ledger: Ledger, number: int) -> None:

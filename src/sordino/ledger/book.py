@@ -2,7 +2,8 @@
 
 `Book.take` is the one place that knows them. It takes an entry before it is written and whenever it is read, so what
 one program may not write the next one does not believe. A book holds no more than what later entries depend on, equal
-releases together, so that it can be kept beside the ledger and need not be read anew from the first entry.
+releases together, so that it can be kept beside the ledger and need not be read anew from the first entry. Accountants
+are loaded by what asks them: they take longer than all of the rest.
 
     header                                  what it is, and in which version
     member     certificate, roles           who signs, and what they may do; signed by an officer, or by oneself
@@ -30,9 +31,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sordino import wire
 from sordino.budget import Budget
 from sordino.privacy import events
-from sordino.privacy.accountants import guarantee
+from sordino.privacy.charges import BudgetExceeded, Charge, total
 from sordino.privacy.events import Event
-from sordino.privacy.filter import BudgetExceeded, Charge, charge, epsilon_of, room, total
 
 if TYPE_CHECKING:
     from sordino.identity import Face, Identity
@@ -234,6 +234,8 @@ class Tally:
 
     def require_room(self, dataset: str, event: Event, costs: Charge, year: int, signer: str) -> None:
         """`BudgetExceeded` unless `event`, which takes `costs`, fits beside what counts."""
+        from sordino.privacy.filter import epsilon_of
+
         for limit in self.limits(year, signer):
             cap = limit.cap
             needed = epsilon_of(total((limit.taken, costs)), cap)
@@ -245,6 +247,8 @@ class Tally:
 
     def price(self, event: Event) -> Charge:
         """What `event` takes as the next release."""
+        from sordino.privacy.filter import charge
+
         return charge(event, self.terms.cap, place=self.made + 1)
 
 
@@ -261,6 +265,8 @@ class Limit(NamedTuple):
         """The epsilon of everything that counts, at the cap's delta."""
         if not self.releases:
             return 0.0
+        from sordino.privacy.filter import epsilon_of
+
         added = epsilon_of(self.taken, self.cap)
         if self.releases > 1:
             return added
@@ -271,6 +277,8 @@ class Limit(NamedTuple):
         """The epsilon that each of so many further releases may ask for."""
         if not self.releases and releases == 1:
             return self.cap.epsilon
+        from sordino.privacy.filter import room
+
         return room(self.taken, self.cap, releases)
 
 
@@ -525,6 +533,8 @@ def _signed(line: Plain, previous: str) -> bytes:
 
 
 def _exactly(event: Event, cap: Budget) -> float:
+    from sordino.privacy.accountants import guarantee
+
     return guarantee(event, cap.delta, cap.relation).epsilon / (1 + _ROUNDING)
 
 
@@ -544,37 +554,48 @@ def _refusal(dataset: str, limit: Limit, needed: float) -> str:
     return f"{dataset!r} has {has}: {why}, so nothing was run; {what}."
 
 
-_KEPT: dict[str, type] = {
+KINDS: dict[str, type] = {
     kind.__name__: kind for kind in (Member, Terms, Budget, Entry, Settlement, Request, Charge)
 } | events.KINDS
+"""Of what a ledger's entries come to, for files."""
 
 
 def to_plain(book: Book) -> Plain:
     """A book that can be kept in a file."""
     named = {name: getattr(book, name) for name in ("lines", "head", "made", "asked", "members")}
+    # every reference has its event's text, of which there are few
+    texts = {text: place for place, text in enumerate(_event_texts(book))}
     tallies = {
         name: {
             "terms": tally.terms,
             "made": tally.made,
             "counted": [[*group, count] for group, count in tally.counted.items()],
-            "references": tally.references,
             "recent": list(tally.recent.values()),
         }
         for name, tally in book.tallies.items()
     }
+    references = {
+        name: {one: [number, texts[text]] for one, (number, text) in tally.references.items()}
+        for name, tally in book.tallies.items()
+    }
     open_ = {"pending": list(book.pending.values()), "requests": list(book.requests.values())}
     plain: Plain = wire.to_plain({**named, "tallies": tallies, **open_})
-    return plain
+    return {**plain, "texts": list(texts), "references": references}
+
+
+def _event_texts(book: Book) -> list[str]:
+    return sorted({text for tally in book.tallies.values() for _, text in tally.references.values()})
 
 
 def from_plain(plain: Plain) -> Book:
-    kept = wire.from_plain(plain, _KEPT)
+    texts, references = plain.pop("texts"), plain.pop("references")
+    kept = wire.from_plain(plain, KINDS)
     tallies = {
         name: Tally(
             one["terms"],
             one["made"],
             Counter({Group(*group): count for *group, count in one["counted"]}),
-            one["references"],
+            {str(key): (int(number), str(texts[text])) for key, (number, text) in references[name].items()},
             {entry.number: entry for entry in one["recent"]},
         )
         for name, one in kept.pop("tallies").items()

@@ -2,6 +2,7 @@
 
     $XDG_STATE_HOME/sordino/ledgers/<digest of the ledger's address>.json       (~/.local/state where that is not set)
     ..                              <digest of the ledger's address>.book       what its lines came to, now and then
+    ..                              <digest of the ledger's address>.page       what was last shown of it
 
 Every user has their own, and knows a ledger by its address. Whoever can change both can still take lines away
 unnoticed: for that, keep what `sordino ledger head` prints where they cannot write.
@@ -9,20 +10,25 @@ unnoticed: for that, keep what `sordino ledger head` prints where they cannot wr
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sordino import outputs, wire
 from sordino.ledger.book import Book, from_plain, to_plain
 
 _HEAD = outputs.Kind("a ledger's head", rb'\{"ledger": ', secret=True)
 _BOOK = outputs.Kind("what a ledger came to", rb'\{"book": ', secret=True)
+_PAGE = outputs.Kind("what was shown of a ledger", rb'\{"page": ', secret=True)
 _LARGEST = 1 << 16
+
+
+_UNUSABLE = (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 
 
 class Mark(NamedTuple):
@@ -72,17 +78,28 @@ class KeptHead:
     def book(self) -> Book | None:
         """What the ledger came to at a line that it still must have; None where nothing is kept that can be used."""
         try:
-            kept = json.loads(self._file("book").read_bytes())
-            if kept["version"] != version("sordino") or kept["digest"] != wire.digest(kept["book"]):
-                return None
-            return from_plain(kept["book"])
-        except (OSError, RuntimeError, ValueError, KeyError, TypeError, RecursionError):
+            return from_plain(self._kept("book"))
+        except _UNUSABLE:
             return None
 
     def keep(self, book: Book) -> None:
-        plain = to_plain(book)
-        kept = {"book": plain, "digest": wire.digest(plain), "version": version("sordino")}
-        self._write("book", json.dumps(kept, allow_nan=False), _BOOK)
+        self._write("book", _with_digest("book", to_plain(book)), _BOOK)
+
+    def page(self, kinds: dict[str, type]) -> Any:
+        """What `keep_page` was given; None where nothing is kept that can be used."""
+        try:
+            return wire.from_plain(self._kept("page"), kinds)
+        except _UNUSABLE:
+            return None
+
+    def keep_page(self, page: Any) -> None:
+        self._write("page", _with_digest("page", wire.to_plain(page)), _PAGE)
+
+    def _kept(self, ending: str) -> Any:
+        first, _, text = self._file(ending).read_bytes().partition(b"\n")
+        if json.loads(first)[ending] != _made_by(text):
+            raise ValueError("another version's, or damaged")
+        return json.loads(text)
 
     def _write(self, ending: str, text: str, kind: outputs.Kind) -> None:
         try:
@@ -101,3 +118,13 @@ class KeptHead:
     def _file(self, ending: str) -> Path:
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         return Path(state) / "sordino" / "ledgers" / f"{wire.digest(self.address)[:32]}.{ending}"
+
+
+def _with_digest(name: str, plain: Any) -> str:
+    """A line that says which version wrote the next one, and its digest."""
+    text = json.dumps(plain, allow_nan=False)
+    return json.dumps({name: _made_by(text.encode())}) + "\n" + text
+
+
+def _made_by(text: bytes) -> dict[str, str]:
+    return {"version": version("sordino"), "digest": hashlib.sha256(text).hexdigest()}

@@ -59,8 +59,8 @@ from sordino.ledger.journal import Journal
 from sordino.ledger.kept_heads import KeptHead, Mark
 from sordino.ledger.store import LONGEST, Line, Store, Transaction, check_of, ledger_file
 from sordino.privacy import events
+from sordino.privacy.charges import BudgetExceeded, Charge
 from sordino.privacy.events import Event
-from sordino.privacy.filter import BudgetExceeded, Charge, charge_at
 from sordino.privacy.ledger_context import account
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ __all__ = [
     "Checked",
     "Entry",
     "Ledger",
+    "Overview",
     "Request",
     "Reservation",
     "Role",
@@ -179,6 +180,25 @@ class Statement:
     open: tuple[Entry, ...]
     """Reservations that nobody has settled."""
     requests: tuple[Request, ...]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Every data set's statement at one head, with what else is shown beside them."""
+
+    lines: int
+    head: str
+    year: int
+    signer: str
+    """For whom: of limits on one member, those of this one are stated."""
+    members: tuple[tuple[str, str, tuple[str, ...]], ...]
+    """Fingerprint, name and roles."""
+    statements: tuple[Statement, ...]
+    costs: tuple[tuple[int, float], ...]
+    """Of every reservation that is open or recent: its number, and the epsilon that it would cost alone."""
+
+
+_OVERVIEW: dict[str, type] = rules.KINDS | {kind.__name__: kind for kind in (Overview, Statement)}
 
 
 @dataclass(frozen=True)
@@ -360,19 +380,48 @@ class Ledger:
     def statement(self, dataset: str) -> Statement:
         """What is spent and left, what is open, and the last reservations."""
         with self._reading() as (book, transaction):
-            tally = book.tally(dataset)
-            total, *yearly = tally.limits(transaction.now().year, self._signer)
-            return Statement(
-                dataset,
-                tally.terms,
-                tally.made,
-                total.spent,
-                _left([total, *yearly]),
-                tuple((limit.words.strip(), limit.cap.epsilon, limit.spent, limit.left()) for limit in yearly),
-                tuple(tally.recent.values()),
-                tuple(e for e in book.pending.values() if e.dataset == dataset and e.state is State.RESERVED),
-                tuple(request for request in book.requests.values() if request.dataset == dataset),
+            return self._state(book, dataset, transaction.now().year)
+
+    def overview(self) -> Overview:
+        """All statements. What was worked out at the same head in the same year is kept, and not worked out again."""
+        kept, mark = self._kept.page(_OVERVIEW), self._kept.mark()
+        with self._forgetting_after_errors(), self._store.reading() as transaction:
+            last, year = transaction.last(), transaction.now().year
+        now = None if last is None else (last.number, last.check)
+        if isinstance(kept, Overview) and now is not None and now == mark == (kept.lines, kept.head):
+            if (kept.year, kept.signer) == (year, self._signer):
+                return kept
+        made = self._overview()
+        if made.head:
+            self._kept.keep_page(made)
+        return made
+
+    def _overview(self) -> Overview:
+        from sordino.privacy.filter import epsilon_of
+
+        with self._reading() as (book, transaction):
+            year = transaction.now().year
+            statements = tuple(self._state(book, dataset, year) for dataset in book.tallies)
+            costs = {e.number: epsilon_of(e.charge, s.terms.cap) for s in statements for e in (*s.open, *s.recent)}
+            members = tuple((one, member.face.name, member.roles) for one, member in book.members.items())
+            return Overview(
+                book.lines, book.head, year, self._signer, members, statements, tuple(sorted(costs.items()))
             )
+
+    def _state(self, book: Book, dataset: str, year: int) -> Statement:
+        tally = book.tally(dataset)
+        total, *yearly = tally.limits(year, self._signer)
+        return Statement(
+            dataset,
+            tally.terms,
+            tally.made,
+            total.spent,
+            _left([total, *yearly]),
+            tuple((limit.words.strip(), limit.cap.epsilon, limit.spent, limit.left()) for limit in yearly),
+            tuple(tally.recent.values()),
+            tuple(e for e in book.pending.values() if e.dataset == dataset and e.state is State.RESERVED),
+            tuple(request for request in book.requests.values() if request.dataset == dataset),
+        )
 
     def spent(self, dataset: str) -> Event | None:
         """Everything spent and reserved so far, as one event; None before the first reservation."""
@@ -650,6 +699,8 @@ def _sentences(address: str, line: Line) -> Iterator[None]:
 
 def _require_fair(book: Book, line: Plain) -> None:
     """That a reservation was charged what it costs, and fitted."""
+    from sordino.privacy.filter import charge_at
+
     tally, event = book.tally(line["dataset"]), events.from_json(line["event"])
     stated: Charge = wire.from_plain(line["charge"], {"Charge": Charge})
     true = charge_at(stated.leak, event, tally.terms.cap)

@@ -94,8 +94,17 @@ class PostgresStore:
                 f"this user of {self.address} may not do that ({error.diag.message_primary}): an officer admits "
                 "members with their login."
             ) from None
+        except psycopg.OperationalError as error:
+            # wherever it happened: the rule of a transaction is what a user needs to know
+            raise ConnectionError(
+                f"{self.address} went away in the middle ({_said(error)}). What was being written is there as a "
+                "whole or not at all, and a reservation that is there counts: when the server is back, `sordino ledger "
+                "show` tells, and the same reference is given the same reservation."
+            ) from error
         except psycopg.Error as error:
-            raise ConnectionError(f"{self.address} did not take what was to be written or read ({error}).") from error
+            raise OSError(
+                f"{self.address} refused what was to be written or read ({_said(error)}); nothing of it is there."
+            ) from error
 
     def _connect(self) -> Connection[Any]:
         psycopg = _driver()
@@ -106,7 +115,7 @@ class PostgresStore:
             except psycopg.OperationalError as error:
                 full = "connection slots" in str(error) or "too many clients" in str(error)
                 if not full or time.monotonic() > end:
-                    raise
+                    raise _unreachable(self.address, error) from error
                 time.sleep(random.uniform(0.01, 0.1))
 
 
@@ -126,6 +135,13 @@ class _Transaction:
             for number, body, digest in cursor:
                 yield Line(number, body.encode(), digest)
 
+    def last(self) -> Line | None:
+        if not self._exists:
+            return None
+        query = "SELECT number, body, digest FROM sordino_ledger ORDER BY number DESC LIMIT 1"
+        row = self._connection.execute(query).fetchone()
+        return None if row is None else Line(row[0], row[1].encode(), row[2])
+
     def append(self, line: Line) -> None:
         values = line.number, line.body.decode(), line.check
         self._connection.execute("INSERT INTO sordino_ledger VALUES (%s, %s, %s)", values)
@@ -135,6 +151,27 @@ class _Transaction:
         assert row is not None
         moment: datetime = row[0]
         return moment.astimezone(UTC)
+
+
+_REMEDIES = (
+    ("password", PermissionError, "put the right password into ~/.pgpass or PGPASSWORD."),
+    ("authentication", PermissionError, "ask whoever runs the server to let this user in from here."),
+    ("pg_hba.conf", PermissionError, "ask whoever runs the server to let this user in from here."),
+    ("role ", PermissionError, "name a user that the server knows: postgresql://user@host/database."),
+    ("database ", FileNotFoundError, "create it (createdb), or name another: postgresql://user@host/database."),
+    ("", ConnectionError, "see that the server runs, and that its host and port are these."),
+)
+"""A word of what the server or the network said, and what to do. The connection has no code to go by."""
+
+
+def _unreachable(address: str, error: Exception) -> OSError:
+    said = _said(error)
+    kind, remedy = next((kind, remedy) for word, kind, remedy in _REMEDIES if word in said)
+    return kind(f"{address} cannot be reached, so nothing was read or written ({said}): {remedy}")
+
+
+def _said(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
 def _exists(connection: Connection[Any]) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from sordino import outputs
@@ -130,11 +131,14 @@ class _Transaction:
         if self._connection is None:
             return
         query = "SELECT number, body, digest FROM entry WHERE number >= ? ORDER BY number"
-        for number, body, digest in self._connection.execute(query, (first,)):
-            # a damaged file may hold anything
-            if not (isinstance(body, bytes) and isinstance(digest, bytes)):
-                raise sqlite3.DatabaseError("a line is no text")
-            yield Line(number, body, digest.decode("ascii", "replace"))
+        yield from map(_line, self._connection.execute(query, (first,)))
+
+    def last(self) -> Line | None:
+        if self._connection is None:
+            return None
+        query = "SELECT number, body, digest FROM entry ORDER BY number DESC LIMIT 1"
+        row = self._connection.execute(query).fetchone()
+        return None if row is None else _line(row)
 
     def append(self, line: Line) -> None:
         assert self._connection is not None
@@ -143,6 +147,14 @@ class _Transaction:
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+def _line(row: tuple[Any, ...]) -> Line:
+    number, body, digest = row
+    # a damaged file may hold anything
+    if not (isinstance(body, bytes) and isinstance(digest, bytes)):
+        raise sqlite3.DatabaseError("a line is no text")
+    return Line(number, body, digest.decode("ascii", "replace"))
 
 
 def _patiently(connection: sqlite3.Connection, statement: str) -> None:

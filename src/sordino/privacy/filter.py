@@ -31,8 +31,6 @@ Gaussian release that is. An event that no accountant can price raises.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -47,6 +45,7 @@ from sordino.privacy.accountants.event_leaves import leaves_of, samplable
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import ORDERS, largest_divergence
 from sordino.privacy.accountants.repeated import total_divergences
+from sordino.privacy.charges import BudgetExceeded, Charge, total
 from sordino.privacy.events import Composed, Event, flatten
 
 RESERVE = 0.01
@@ -54,20 +53,6 @@ RESERVE = 0.01
 
 _CELLS = 64
 _UP = 1 + 1e-9  # outweighs the rounding of a few operations
-
-
-class BudgetExceeded(RuntimeError):
-    """The next release would cost more than is left; it has not happened."""
-
-
-@dataclass(frozen=True)
-class Charge:
-    """What one release, or all of them together, takes. `epsilon` is infinite unless everything was pure."""
-
-    mu: float = 0.0
-    epsilon: float = 0.0
-    leak: float = 0.0
-    total_variation: float = 0.0
 
 
 def charge(event: Event, cap: Budget, place: int, reserve: float = RESERVE) -> Charge:
@@ -92,16 +77,6 @@ def charge_at(leak: float, event: Event, cap: Budget) -> Charge:
     # the distances are charged beside the profile, not inside it
     exactly = Composed(tuple(flatten(event)[0].items()))
     return Charge(_profile_mu(exactly, leak, cap.relation), math.inf, leak, leaves.total_variation)
-
-
-def total(charges: Iterable[Charge]) -> Charge:
-    all_ = list(charges)
-    return Charge(
-        math.hypot(*(one.mu for one in all_)),
-        math.fsum(one.epsilon for one in all_),
-        math.fsum(one.leak for one in all_),
-        math.fsum(one.total_variation for one in all_),
-    )
 
 
 def epsilon_of(taken: Charge, cap: Budget, reserve: float = RESERVE) -> float:

@@ -21,7 +21,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from sordino.privacy.events import LAWS, Approximate, Event, Selected
 from sordino.privacy.randomness import Randomness
@@ -74,6 +73,8 @@ def stopping(mean: float, law: str) -> float:
         return 1 / mean
     if mean < 1 + 1e-9:
         return 1.0
+    from scipy.optimize import brentq
+
     # (e^t - 1)/t = mean with t = log(1/gamma): less than mean near 0, more at 3 log(mean)
     low, high = 1e-3 * math.log(mean), 3 * math.log(mean)
     return math.exp(-float(brentq(lambda t: math.expm1(t) / t - mean, low, high, xtol=1e-15)))

@@ -31,7 +31,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from sordino.budget import Relation
@@ -101,6 +100,9 @@ def largest_shift(epsilon: float, delta: float, kappa: float) -> float:
         found = float(line_delta(epsilon, kappa, np.array([math.exp(log_m)]))[0])
         return math.log(max(found, 1e-300) / delta)
 
+    # scipy.optimize is slow to load, and few need it
+    from scipy.optimize import brentq
+
     return math.exp(float(brentq(excess, math.log(1e-6), math.log(1e3), xtol=1e-6)))
 
 
@@ -161,6 +163,8 @@ def _epsilon(profile: Callable[[float], float], delta: float) -> float:
         high *= 2
         if high > 1e6:
             return math.inf
+    from scipy.optimize import brentq
+
     epsilon = float(brentq(lambda e: math.log(max(profile(e), 1e-300) / delta), 0.0, high, rtol=1e-10))
     # to the private side of the root
     while profile(epsilon) > delta:
