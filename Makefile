@@ -9,7 +9,7 @@ READY := $(ENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(ENV)/bin/python -m pytest -n auto --dist worksteal
 
-.PHONY: help demo test slow audit mutants flower peers lint bench papers
+.PHONY: help demo test slow audit mutants flower peers lint bench papers stale
 
 help:
 	@echo "make demo    train, certify and verify a private model of a real survey; writes demo/report.html"
@@ -21,7 +21,8 @@ help:
 	@echo "make flower  an environment for Flower, which starts and watches owners, and the test with it"
 	@echo "make lint    ruff, mypy, and which room may import which"
 	@echo "make bench   every benchmark's table; DATA=folder names the data sets"
-	@echo "make papers  the papers' experiments, some of them long; DATA=folder names the data sets"
+	@echo "make papers  the papers' tables and figures, hours of it, cell by cell; DATA=folder names the data sets"
+	@echo "make stale   one cell of every committed result of the papers again: fails if it differs"
 
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }
@@ -79,8 +80,10 @@ bench: $(READY)
 		$(if $(DATA),SORDINO_DATA="$(abspath $(DATA))") $(ENV)/bin/python $$script; \
 	done
 
+REPRODUCE := $(if $(DATA),SORDINO_DATA="$(abspath $(DATA))") $(ENV)/bin/sordino reproduce
+
 papers: $(READY)
-	@set -e; for script in $(sort $(filter-out benchmarks/papers/_%,$(wildcard benchmarks/papers/*.py))); do \
-		echo "== $$script"; \
-		$(if $(DATA),SORDINO_DATA="$(abspath $(DATA))") $(ENV)/bin/python $$script; \
-	done
+	@$(REPRODUCE) --all --out src/sordino/papers/results
+
+stale: $(READY)
+	@$(ONE_THREAD) $(REPRODUCE) --check

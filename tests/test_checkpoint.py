@@ -23,8 +23,8 @@ from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
 from sordino.privacy.accountants import epsilon
-from sordino.privacy.events import repeat
 from sordino.privacy.charges import BudgetExceeded
+from sordino.privacy.events import repeat
 from sordino.privacy.ledger_context import charged_to
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem

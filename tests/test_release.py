@@ -22,8 +22,8 @@ from sordino.methods import AdaptiveGradientDescent, NoisyGradientDescent, Repea
 from sordino.oracle import linear_oracle
 from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
-from sordino.privacy.events import GaussianDP, PureDP
 from sordino.privacy.charges import BudgetExceeded
+from sordino.privacy.events import GaussianDP, PureDP
 from sordino.privacy.ledger_context import charged_to
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness

@@ -13,8 +13,8 @@ import pytest
 from sordino.budget import Budget, Relation
 from sordino.ledger.ledger import Ledger
 from sordino.privacy.accountants.gdp import gdp_mu
-from sordino.privacy.events import GaussianDP
 from sordino.privacy.charges import BudgetExceeded
+from sordino.privacy.events import GaussianDP
 
 CAP = Budget(1.0, 1e-6)
 REPLACE = Relation.REPLACE_ONE

@@ -21,6 +21,7 @@ from sordino.losses import Logistic
 from sordino.methods import NoisyGradientDescent, OutputPerturbation
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.accountants.gdp import gdp_mu
+from sordino.privacy.charges import BudgetExceeded
 from sordino.privacy.events import (
     FixedSizeSampled,
     Gaussian,
@@ -31,7 +32,6 @@ from sordino.privacy.events import (
     flatten,
     repeat,
 )
-from sordino.privacy.charges import BudgetExceeded
 from sordino.problem import Problem
 from stored_lines import chained, put, rows
 

@@ -20,8 +20,8 @@ from sordino.ledger.kept_heads import KeptHead, Mark
 from sordino.ledger.ledger import ApprovalNeeded, Ledger, Role, State, Terms
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.accountants.gdp import gdp_mu
-from sordino.privacy.events import Gaussian, GaussianDP, PoissonSampled, repeat
 from sordino.privacy.charges import BudgetExceeded
+from sordino.privacy.events import Gaussian, GaussianDP, PoissonSampled, repeat
 from sordino.privacy.ledger_context import charged_to
 from stored_lines import chained, put, rows
 

@@ -1,4 +1,4 @@
-"""A server that is not there, does not let one in, or dies in the middle: a sentence, nothing lost, nothing overspent."""
+"""A server that is not there, lets nobody in, or dies in the middle: a sentence, nothing lost, nothing overspent."""
 
 from __future__ import annotations
 
@@ -75,16 +75,20 @@ def test_a_server_that_cannot_be_reached_is_a_sentence(postgres_server, place, k
 def test_a_connection_that_is_cut_is_a_sentence_and_what_was_written_before_counts(postgres, postgres_server):
     ledger = Ledger(postgres)
     ledger.open("survey", CAP)
-    with pytest.raises(ConnectionError, match=r"went away in the middle .* as a whole or not at all"):
+    before = ledger.check().lines
+
+    def cut_off():
         with ledger._store.writing() as transaction:
-            line = transaction.last()
-            transaction.append(line._replace(number=line.number + 1))
+            transaction.append(transaction.last()._replace(number=before + 1))
             with psycopg.connect(postgres_server, autocommit=True) as other:
                 other.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sordino'"
                 )
             transaction.now()
-    assert Ledger(postgres).check().lines == line.number
+
+    with pytest.raises(ConnectionError, match=r"went away in the middle .* as a whole or not at all"):
+        cut_off()
+    assert Ledger(postgres).check().lines == before
     with ledger.reserve("survey", EVENT, REPLACE):
         pass
     assert ledger.check().reservations == 1

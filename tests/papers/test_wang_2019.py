@@ -1,22 +1,14 @@
-"""Figures 3 and 4 of Wang, Jayaraman, Evans & Gu 2019 in small; `benchmarks/papers/figure3_004.py` draws them."""
+"""Figures 3 and 4 of Wang, Jayaraman, Evans & Gu 2019 in small; `sordino.papers.figure3_004` draws them."""
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "papers"))
-
-import _figure3_report as report
-import _networks
-import figure3_004 as figure
-
 from sordino.oracle.torch import parameter_count
+from sordino.papers import figure3_004 as figure, figure3_report as report, networks
 
 
 def corners(channels, side, records=360):
@@ -26,12 +18,12 @@ def corners(channels, side, records=360):
     X = 0.3 * torch.randn(records, channels, side, side)
     X[y == 0, :, :10, :10] += 1
     X[y == 1, :, -10:, -10:] += 1
-    return _networks.Pictures(X[60:], y[60:], X[:60], y[:60])
+    return networks.Pictures(X[60:], y[60:], X[:60], y[:60])
 
 
 # weights of the networks that the papers name: Opacus' MNIST example, and PyTorch's tutorial on CIFAR-10
 @pytest.mark.parametrize(
-    ("network", "weights"), [(_networks.small_cnn, 26_010), (_networks.cnn5, 62_006), (_networks.mlp, 118_282)]
+    ("network", "weights"), [(networks.small_cnn, 26_010), (networks.cnn5, 62_006), (networks.mlp, 118_282)]
 )
 def test_networks_have_the_size_of_the_papers(network, weights):
     assert parameter_count(network()) == weights
@@ -59,19 +51,6 @@ def test_noise_of_the_theorem_can_cost_more_than_it_says():
     assert figure.cost_of_printed_noise(1.2, 1024, 292) < 1.2
 
 
-def test_runs_are_kept_one_by_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(_networks, "RESULTS", tmp_path)
-    monkeypatch.setattr(sys.modules[_networks.keep.__module__], "RESULTS", tmp_path)
-    run = {"accuracy": [0.5], "cpu seconds": 1.0}
-    first, second = _networks.Runs.beginning("some"), _networks.Runs.going_on("some")
-    first.run("a", lambda: run)
-    second.run("b", lambda: run)
-    kept = json.loads((tmp_path / "some.json").read_text())["runs"]
-    assert set(kept) == {"a", "b"}
-    again = _networks.Runs.going_on("some")
-    assert again.run("a", lambda: pytest.fail("it is there already")) == run
-
-
 def found_with(recursive):
     """Two methods on MNIST at epsilon 3: DP-SGD ends at 4 % after 40 steps."""
 
@@ -85,14 +64,14 @@ def found_with(recursive):
         }
 
     runs = {"MNIST, 3, DP-SGD, run 0": run(20, 10, 4), "MNIST, 3, DP-SRM, run 0": run(*recursive)}
-    return {"epochs": 8, "runs": runs, "printed noise": {"b = 256, T = 1": {"1.2": 1.0, "3": 2.0, "7": float("inf")}}}
+    return {**runs, "printed noise": {"b = 256, T = 1": {"1.2": 1.0, "3": 2.0, "7": float("inf")}}}
 
 
 def test_the_claim_is_stated_as_it_turned_out(tmp_path):
     assert "after 20 steps, DP-SGD after 40: 0.50 times the iterations" in report.claim(found_with((9, 3.9, 3)))
     assert "never reaches the 4.00 %" in report.claim(found_with((9, 8, 5)))
-    report.write(found_with((9, 8, 5)), tmp_path)
-    text = (tmp_path / "figure3_004.md").read_text()
+    text = report.tables(found_with((9, 8, 5)))
     assert "| MNIST | 3 | DP-SRM | 1 | 40 | 1.00 | 5.00 | 3.00 | 3.62 | 1 | <= 3.6 |" in text
     assert "no bound found" in text
-    assert (tmp_path / "figure3_004.svg").stat().st_size > 1000
+    report.draw(found_with((9, 8, 5)), tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").stat().st_size > 1000

@@ -1,13 +1,11 @@
 """What Table 3 of Zhang, Zheng, Mou & Wang 2017 shows of output perturbation, on a small problem.
 
-`benchmarks/papers/table3_000.py` repeats it on the five data sets.
+`sordino.papers.table3_000` repeats it on the five data sets.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +15,7 @@ from sordino.losses import Huber, Logistic
 from sordino.methods import BassilySmithThakurta
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
+from sordino.papers.table3_baseline import descend
 from sordino.penalties import Ridge
 from sordino.privacy.randomness import Randomness
 
@@ -68,10 +67,8 @@ def test_strongly_convex_steps_grow_as_the_printed_seconds(name):
 @pytest.mark.parametrize(("batch", "apart"), [(20, 0.6), (400, 0.15)])
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 @pytest.mark.parametrize("loss", [Logistic(), Huber(1.0, 1.0)], ids=lambda loss: type(loss).__name__)
-def test_the_compiled_baseline_runs_what_the_library_plans(loss, mu, batch, apart, monkeypatch):
+def test_the_compiled_baseline_runs_what_the_library_plans(loss, mu, batch, apart):
     """Last iterates of both on the same plan: the same mean, and the same spread around it, in every coordinate."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks" / "papers")
-    compiled = importlib.import_module("_table3_baseline")
     problem = Problem(400, 3, loss, penalty=Ridge(mu))
     X, scores = records(400, 3)
     y = np.sign(scores) if isinstance(loss, Logistic) else np.clip(scores / 3, -1, 1)
@@ -79,7 +76,7 @@ def test_the_compiled_baseline_runs_what_the_library_plans(loss, mu, batch, apar
     plan = method.plan(problem, Budget(2.0, DELTA))
     oracle = linear_oracle(X, y, problem, Rows(1.0))
     ends = method.run(plan, problem, oracle, Randomness.seeded(1), np.zeros((1000, 3))).weights
-    fast = compiled.descend(X, y, problem, plan.steps, batch, plan.noise.std / batch, plan.step_size, 1000, seed=2)
+    fast = descend(X, y, problem, plan.steps, batch, plan.noise.std / batch, plan.step_size, 1000, seed=2)
     assert np.all(np.abs(ends.mean(axis=0) - fast.mean(axis=0)) < apart * ends.std(axis=0))
     assert fast.std(axis=0) == pytest.approx(ends.std(axis=0), rel=0.1)
     assert np.linalg.norm(ends.mean(axis=0)) > 3 * ends.std(axis=0).max()

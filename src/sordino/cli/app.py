@@ -11,7 +11,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sordino.cli import account, explain, federation, fit, identity, ledger, plan, predict, report, schema, verify
+from sordino.cli import (
+    account,
+    data,
+    explain,
+    federation,
+    fit,
+    identity,
+    ledger,
+    plan,
+    predict,
+    report,
+    reproduce,
+    schema,
+    verify,
+)
 from sordino.cli.console import complain, say
 
 _REMEDY = "pip install 'sordino[cli]'."
@@ -57,10 +71,12 @@ for command in (
     plan.plan,
     schema.schema,
     identity.identity,
+    reproduce.reproduce,
 ):
     app.command()(command)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(federation.app, name="federation")
+app.add_typer(data.app, name="data")
 
 
 def _version(wanted: bool) -> None:

@@ -387,9 +387,9 @@ class Ledger:
         kept, mark = self._kept.page(_OVERVIEW), self._kept.mark()
         with self._forgetting_after_errors(), self._store.reading() as transaction:
             last, year = transaction.last(), transaction.now().year
-        now = None if last is None else (last.number, last.check)
-        if isinstance(kept, Overview) and now is not None and now == mark == (kept.lines, kept.head):
-            if (kept.year, kept.signer) == (year, self._signer):
+        if isinstance(kept, Overview) and last is not None:
+            same = (last.number, last.check) == mark == (kept.lines, kept.head)
+            if same and (kept.year, kept.signer) == (year, self._signer):
                 return kept
         made = self._overview()
         if made.head:

@@ -1,0 +1,85 @@
+"""`sordino reproduce`: the tables and figures of the five papers, listed, measured again and checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sordino.cli.console import complain, say, show_table
+
+if TYPE_CHECKING:
+    from sordino.papers.catalogue import Piece
+
+Data = Annotated[Path | None, typer.Option(help="The folder of the data sets; SORDINO_DATA if left out.")]
+
+
+def reproduce(
+    paper: Annotated[str | None, typer.Argument(help="000 to 004; all of them are listed if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(help="table4, figure1, ..; all of the paper's if left out.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few cells and runs: minutes for all five papers.")] = False,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Cells with this in their name; repeat it for several.")
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Run cells that are there already.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Make one cell of every committed file again, and fail if it differs.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Run everything, hours of it.")] = False,
+    data: Data = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for pages, figures and numbers.")] = Path(
+        "reproduction"
+    ),
+) -> None:
+    """Measure a paper's tables and figures again, cell by cell; what is interrupted goes on where it was."""
+    from sordino.datasets.sources import folder
+    from sordino.papers import reproduction
+    from sordino.papers.catalogue import find
+
+    where = folder(data)
+    if check:
+        if not reproduction.check(where, say):
+            complain("A committed result is not what this code gives: measure it again, or find out what changed.")
+            raise typer.Exit(1)
+        return
+    if paper is None and not (quick or every):
+        _list(where)
+        return
+    for piece in find(paper, name):
+        say(f"{piece.paper} {piece.names[0]}: {piece.what}", style="bold")
+        say(f"Page: {reproduction.reproduce(piece, where, out, quick, only or (), again, say)}")
+
+
+def _list(where: Path) -> None:
+    from sordino.papers.catalogue import PAPERS, PIECES
+
+    for paper, title in PAPERS.items():
+        rows = [row for piece in PIECES if piece.paper == paper for row in _rows(piece, where)]
+        show_table(f"{paper}  {title}", ("", "what", "needs", "takes", "committed"), rows)
+    say("Run one:        sordino reproduce 002 table4 [--quick] [--only adult]")
+    say("Or a little of everything:  sordino reproduce --quick")
+    say(f"Data sets are looked for in {where} (--data, SORDINO_DATA); `sordino data list` says how to have them.")
+
+
+def _rows(piece: Piece, where: Path) -> list[tuple[str, ...]]:
+    from sordino.datasets.sources import missing
+    from sordino.papers.reproduction import kept
+
+    if not piece.module:
+        return [(name, piece.what, "", "", f"none: {piece.why_not}") for name in piece.names]
+    file = kept(piece)
+    lacking = [name for name in piece.data if missing(name, where)]
+    needs = ", ".join(f"{name} (missing)" if name in lacking else name for name in piece.data) or "nothing"
+    takes, stands = "", "nothing yet"
+    if file is not None:
+        known = [cell["seconds"] for cell in file["cells"].values()]
+        timed = [seconds for seconds in known if seconds is not None]
+        least = "" if len(timed) == len(known) else "more than "
+        takes = f"{least}{sum(timed) / 60:.3g} min" if timed else "not recorded"
+        dates = sorted({cell["date"] for cell in file["cells"].values()})
+        commits = sorted({cell["commit"][:8] for cell in file["cells"].values()})
+        stands = f"{len(known)} cells of {' to '.join(dates[:: max(1, len(dates) - 1)])} ({', '.join(commits[:3])})"
+    first, *others = piece.names
+    along = [(name, f"with {first}", "", "", "") for name in others]
+    return [(first, piece.what, needs, takes, stands), *along]

@@ -1,0 +1,33 @@
+"""Figures as SVG, the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from sordino import outputs
+
+_SVG = outputs.Kind("a figure", rb"<\?xml.*<svg")
+
+
+@contextmanager
+def drawing(path: Path, rows: int = 1, columns: int = 1, **options: Any) -> Iterator[Any]:
+    """The axes, one or an array of them, saved at the end."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise ImportError("figures need matplotlib, which is not installed: pip install 'sordino[papers]'.") from None
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "sordino"
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(rows, columns, **options)
+    yield axes
+    figure.tight_layout()
+    drawn = BytesIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    plt.close(figure)
+    outputs.write(path, drawn.getvalue(), _SVG)

@@ -1,0 +1,251 @@
+r"""How the excess population loss falls with n (Bassily, Feldman, Talwar & Thakurta 2019, which has no experiments).
+
+    sordino reproduce 003 slopes [--only logistic]
+
+Populations that are known (`slopes_worlds`), minimised over the ball of radius M = 10, d = 20, delta = 1/n^2, every
+run on records of its own. Theorems 3.2, 4.4 and 5.3 promise, with
+
+    rate = max( sqrt(d log(1/delta)) / (epsilon n),  1/sqrt(n) ),
+
+    noisy SGD                 10 M L rate
+    the same on envelopes     24 M L rate
+    objective perturbation     2 M L sqrt( 2/n + 4 d log(1/delta) / (epsilon n)^2 )
+
+a slope of -1/2 against n where the second term rules (here epsilon = 1) and -1 where the first does (epsilon = 0.1).
+Slopes are of log mean excess against log n, by least squares over the larger half of the sizes, for the bounds too.
+
+The last part times one gradient of a smoothed loss, in processor seconds: by the closed form of its prox, and by
+descent inside every step, for which section 4 counts n^2 T^2 m gradients. Seeds are fixed: nothing here is private.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sordino.budget import Budget
+from sordino.domains import Ball
+from sordino.losses import Absolute, Hinge, Logistic, MoreauSmoothed, Pinball
+from sordino.methods import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, ProximalSmoothing
+from sordino.oracle import linear_oracle
+from sordino.oracle.rows import Rows
+from sordino.papers.experiment import Cell, Known, Value
+from sordino.papers.slopes_report import READING as READING, page, pictures
+from sordino.papers.slopes_worlds import D, M, World
+from sordino.privacy.randomness import Randomness
+from sordino.problem import Problem
+
+SEEDS = "records by (n, run), noise by the run, 0 to 9; the timed gradient by 7"
+STALE = "epsilon 0.1, logistic, objective perturbation, planned, n = 4000"
+RUNS = 10
+EPSILONS = (1.0, 0.1)
+SIZES = (500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)
+INNER = (10, 100, 1000, 10_000)
+
+Bound = Callable[[float, int, float], float]
+
+
+def rate(n: int, epsilon: float) -> float:
+    return max(math.sqrt(D * math.log(n**2)) / (epsilon * n), 1 / math.sqrt(n))
+
+
+def theorem_3_2(L: float, n: int, epsilon: float) -> float:
+    return 10 * M * L * rate(n, epsilon)
+
+
+def theorem_4_4(L: float, n: int, epsilon: float) -> float:
+    return 24 * M * L * rate(n, epsilon)
+
+
+def theorem_5_3(L: float, n: int, epsilon: float) -> float:
+    return 2 * M * L * math.sqrt(2 / n + 4 * D * math.log(n**2) / (epsilon * n) ** 2)
+
+
+def algorithm_1(n: int, epsilon: float) -> NoisySGD:
+    """The numbers of Theorem 3.2 for L = 1, also at the sizes where its condition on beta does not hold."""
+    T = math.ceil(max(1, min(n / 8, (epsilon * n) ** 2 / (32 * D * math.log(n**2)))))
+    return NoisySGD(T, math.ceil(n * math.sqrt(epsilon / (4 * T))), M / math.sqrt(T), calibration="paper")
+
+
+class Row(NamedTuple):
+    name: str
+    world: World
+    method: Any
+    """Or a function of n and epsilon that gives it."""
+    bound: Bound | None = None
+
+
+@cache
+def rows() -> list[Row]:
+    logistic, hinge = World("signs", Logistic()), World("signs", Hinge())
+    absolute, pinball = World("numbers", Absolute()), World("numbers", Pinball(0.8))
+    return [
+        Row("logistic, noisy SGD", logistic, NoisySGD(), theorem_3_2),
+        Row("logistic, noisy SGD, fixed-size batches", logistic, NoisySGD(sampling="fixed_size"), theorem_3_2),
+        Row("logistic, noisy SGD, printed noise", logistic, algorithm_1, theorem_3_2),
+        Row("logistic, noisy SGD, last iterate, planned", logistic, NoisySGD(release="last", radius=M)),
+        Row("logistic, noisy gradient descent, planned", logistic, NoisyGradientDescent(radius=M)),
+        Row(
+            "logistic, objective perturbation, printed",
+            logistic,
+            ObjectivePerturbation(radius=M, calibration="paper"),
+            theorem_5_3,
+        ),
+        Row("logistic, objective perturbation, planned", logistic, ObjectivePerturbation(radius=M)),
+        *(
+            row
+            for name, world in (("hinge", hinge), ("absolute", absolute), ("pinball 0.8", pinball))
+            for row in (
+                Row(f"{name}, noisy SGD on envelopes", world, ProximalSmoothing(NoisySGD()), theorem_4_4),
+                Row(
+                    f"{name}, noisy SGD on envelopes, printed",
+                    world,
+                    ProximalSmoothing(calibration="paper"),
+                    theorem_4_4,
+                ),
+                Row(
+                    f"{name}, noisy gradient descent on envelopes, planned",
+                    world,
+                    ProximalSmoothing(NoisyGradientDescent(radius=M)),
+                ),
+                Row(
+                    f"{name}, objective perturbation on envelopes, planned",
+                    world,
+                    ProximalSmoothing(ObjectivePerturbation(radius=M)),
+                ),
+            )
+        ),
+    ]
+
+
+def measure(row: Row, n: int, epsilon: float, runs: int) -> list[float]:
+    problem, budget = Problem(n, D, row.world.loss, domain=Ball(M)), Budget(epsilon, 1 / n**2)
+    method = row.method(n, epsilon) if callable(row.method) else row.method
+    plan = method.plan(problem, budget)
+    found = []
+    for seed in range(runs):
+        X, y = row.world.records(n, np.random.default_rng([n, seed]))
+        oracle = linear_oracle(X, y, problem, Rows(1.0))
+        weights = method.run(plan, problem, oracle, Randomness.seeded(seed)).weights
+        found.append(row.world.excess(weights))
+    return found
+
+
+def slope(sizes: list[int], means: list[float], errors: list[float] | None = None) -> tuple[float, float]:
+    """Of log mean against log n over the larger half of the sizes, and its standard error."""
+    half = len(sizes) // 2
+    x = np.log(sizes[half:]) - np.log(sizes[half:]).mean()
+    weights = x / (x @ x)
+    relative = np.array(errors[half:] if errors else [0.0] * len(x)) / np.array(means[half:])
+    return float(weights @ np.log(means[half:])), float(np.sqrt(((weights * relative) ** 2).sum()))
+
+
+def inside(n: int) -> dict[str, Any]:
+    """One gradient of a batch's envelopes at the sizes of Theorem 4.4: closed form, and descent inside the step.
+
+    The inner problem of a record,  min_v phi(<v, x>) + (beta/2)|v - w|^2,  is strongly convex; subgradient steps of
+    2/(beta (k + 1)) from w with weighted averages need no more than that.
+    """
+    world = World("signs", Hinge())
+    problem, budget = Problem(n, D, world.loss, domain=Ball(M)), Budget(1.0, 1 / n**2)
+    plan = ProximalSmoothing(calibration="paper").plan(problem, budget)
+    beta, T, m = plan.sharpness, plan.inner.steps, round(plan.inner.sampling.expected_size(n))
+    X, y = world.records(n, np.random.default_rng(7))
+    oracle = linear_oracle(X, y, problem, Rows(1.0)).under(MoreauSmoothed(world.loss, beta))
+    batch, w = np.arange(m), np.full(D, 0.5)
+    exact = oracle.gradient(w, batch) * n / m
+
+    def seconds(what: Callable[[], Any], times: int) -> float:
+        what()
+        took = []
+        for _ in range(times):
+            start = time.process_time()
+            what()
+            took.append(time.process_time() - start)
+        return float(np.median(took))
+
+    found: dict[str, Any] = {"records": n, "steps": T, "batch": m, "beta": beta}
+    found["closed form"] = seconds(lambda: oracle.gradient(w, batch), 200)
+    found["inner"] = []
+    for inner in INNER:
+        descent = partial(_inner_descent, world, X[:m], y[:m], w, beta, inner)
+        gradient, took = descent(), seconds(descent, 1 if inner > 1000 else 5)
+        error = float(np.linalg.norm(gradient - exact))
+        found["inner"].append({"steps": inner, "seconds": took, "error": error})
+    # n^2 T^2 m gradients in all, T m of them side by side in the batch
+    found["hours as counted in section 4"] = (n * T) ** 2 * found["inner"][-1]["seconds"] / INNER[-1] / 3600
+    found["hours by closed form"] = T * found["closed form"] / 3600
+    return found
+
+
+def _inner_descent(world: World, X: np.ndarray, y: np.ndarray, w: np.ndarray, beta: float, inner: int) -> np.ndarray:
+    v = np.tile(w, (len(y), 1))
+    average = np.zeros_like(v)
+    for k in range(1, inner + 1):
+        g = world.loss.slope((v * X).sum(axis=1), y)[:, None] * X + beta * (v - w)
+        v = v - 2 / (beta * (k + 1)) * g
+        average += 2 * k / (inner * (inner + 1)) * v
+    return beta * (w - average).mean(axis=0)
+
+
+def cells(folder: Path, quick: bool) -> dict[str, Cell]:
+    """Every epsilon, row and size by itself. Quick: three runs of the logistic rows, up to n = 8,000."""
+    sizes, runs = (SIZES[:5], 3) if quick else (SIZES, RUNS)
+    found = {
+        f"epsilon {epsilon:g}, {row.name}, n = {n}": Cell(
+            lambda _, row=row, n=n, epsilon=epsilon: {"excess": measure(row, n, epsilon, runs)}
+        )
+        for epsilon in EPSILONS
+        for row in rows()
+        if not quick or row.name.startswith("logistic")
+        for n in sizes
+    }
+    return found if quick else {**found, "inner descent": Cell(lambda _: inside(8000))}
+
+
+def values(known: Known) -> dict[str, Value]:
+    """Mean excess of every cell. The paper has no experiments: what it promises is in the table of slopes."""
+    found = {}
+    for cell, one in known.items():
+        if "excess" in one:
+            runs = len(one["excess"])
+            error = float(np.std(one["excess"]) / math.sqrt(runs)) if runs > 1 else None
+            found[cell] = Value(float(np.mean(one["excess"])), error, runs)
+        elif "mean" in one:
+            # kept before cells had their runs
+            found[cell] = Value(one["mean"], one["standard error"], one["runs"])
+    return found
+
+
+def assembled(known: Known) -> dict[str, Any]:
+    """By epsilon and row, along n."""
+    found = values(known)
+    slopes: dict[str, dict[str, Any]] = {}
+    for epsilon in EPSILONS:
+        for row in rows():
+            names = [f"epsilon {epsilon:g}, {row.name}, n = {n}" for n in SIZES]
+            means = [found[name].mean for name in names]
+            errors = [found[name].error or 0.0 for name in names]
+            its_slope, uncertain = slope(list(SIZES), means, errors)
+            one = {"mean": means, "standard error": errors, "slope": its_slope, "slope error": uncertain}
+            if row.bound is not None:
+                L = row.world.loss.lipschitz(1.0, M)
+                one["bound"] = [row.bound(L, n, epsilon) for n in SIZES]
+                one["bound slope"] = slope(list(SIZES), one["bound"])[0]
+            slopes.setdefault(f"epsilon = {epsilon:g}", {})[row.name] = one
+    runs = max(one.runs or 0 for one in found.values())
+    return {"sizes": list(SIZES), "runs": runs, "slopes": slopes, "inner descent": known["inner descent"]}
+
+
+def tables(known: Known) -> str:
+    return page(assembled(known))
+
+
+def draw(known: Known, path: Path) -> None:
+    pictures(assembled(known), path)
