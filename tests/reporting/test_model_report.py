@@ -20,8 +20,10 @@ from sordino.identity import Identity
 from sordino.ledger.ledger import Ledger
 from sordino.methods import NoisyGradientDescent, OutputPerturbation
 from sordino.model_file import read_model, save_model
+from sordino.prepare import PREPARATIONS, Centre, NormQuantile
 from sordino.privacy.ledger_context import charged_to
 from sordino.reporting import Evaluation, Measure, report
+from sordino.reporting.bounds import learnt
 from sordino.reporting.coefficients import noise_deviation
 from sordino.tabular.schema import Schema
 
@@ -114,6 +116,22 @@ def test_every_bound_says_where_it_came_from(folder: Path, tmp_path: Path) -> No
     assert "does not say" in row(page, "job")[1]
     assert "follows from the schema" in row(page, "norm of a record's row")[1]
     assert row(page, "number of records")[0] == "400"
+
+
+def test_a_bound_that_was_paid_for_says_so_and_none_is_taken_for_given(tmp_path: Path) -> None:
+    paid = PrivateLogisticRegression(1.0, row_norm=2.0, prepare=[Centre(share=0.2), NormQuantile(quantile=0.7)])
+    page = page_of(tmp_path, paid.fit(rng.uniform(-1, 1, (400, 2)), np.array([0, 1] * 200)))
+    bound, where = row(page, "norm of a prepared row")
+    assert "70 %" in bound
+    assert "learnt from the records with noise" in where
+    assert "20 %" in row(page, "centre of the rows")[1]
+    assert "but for those that are paid for" in text_of(page)
+    assert "but for those that are paid for" not in text_of(page_of(tmp_path, trained()))
+
+
+@pytest.mark.parametrize("step", PREPARATIONS.values())
+def test_every_step_of_preparation_has_words(step: type) -> None:
+    assert all(learnt(step()))
 
 
 def test_without_a_schema_the_analyst_gave_the_bounds(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ _SAME = 1e-6
 Plain = dict[str, Any]
 
 
-def kept(piece: Piece, folder: Path = COMMITTED) -> Plain | None:
-    """A result file; None where there is none."""
-    path = folder / f"{piece.module}.json"
+def kept(piece: Piece, folder: Path | None = None) -> Plain | None:
+    """A result file, the committed one if no folder is named; None where there is none."""
+    path = (folder or COMMITTED) / f"{piece.module}.json"
     if not path.exists():
         return None
     try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sordino import sentences
 from sordino.budget import Relation
 from sordino.certificate import Certificate
-from sordino.formatting import number
+from sordino.formatting import number, percent
+from sordino.prepare import Centre, ColumnBounds, ColumnScales, NormQuantile, Preparation, Prepared, Whitening
 from sordino.problem import NetworkProblem
 from sordino.reporting.section import Section, Table
 from sordino.tabular.columns import Boolean, Category, ClassTarget, Column, Date, Number, NumberTarget, Ordinal, Target
@@ -22,14 +23,16 @@ def bounds_section(certificate: Certificate, schema: Schema | None) -> Section:
     rows += [
         *([] if schema is not None else _classes(certificate)),
         *_numbers(certificate, schema),
+        *(paid := _paid(certificate)),
         _count(certificate),
     ]
+    none = "none of these was" if not paid else "none of these was, but for those that are paid for,"
     return Section(
         "Bounds, and where each came from",
         (
-            "A bound that was measured on the records would tell about them, and no noise would cover it. That none of "
-            "these was is the word of whoever ran the training. What lies outside a bound was moved to its nearest "
-            "end, or scaled down.",
+            f"A bound that was measured on the records would tell about them, and no noise would cover it. That {none} "
+            "is the word of whoever ran the training. What lies outside a bound was moved to its nearest end, or "
+            "scaled down.",
         ),
         tables=(Table("Bounds", ("what", "bound", "where it came from"), tuple(rows)),),
     )
@@ -93,6 +96,37 @@ def _numbers(certificate: Certificate, schema: Schema | None) -> list[Row]:
     if isinstance(certificate.problem, NetworkProblem) and (clip := certificate.plan.get("clip")) is not None:
         rows.append(("norm of a record's gradient", f"at most {number(clip)}", _GIVEN))
     return rows
+
+
+def _paid(certificate: Certificate) -> list[Row]:
+    """What was learnt from the records before training, with noise of its own."""
+    if not isinstance(certificate.method, Prepared):
+        return []
+    return [
+        (
+            *learnt(step),
+            f"learnt from the records with noise, as a part of the guarantee, and not published; {percent(step.share)} "
+            "of what the noise may tell (of mu²) was kept for it",
+        )
+        for step in certificate.method.preparation
+    ]
+
+
+def learnt(step: Preparation) -> tuple[str, str]:
+    """What a step of preparation looks for, and how its answer bounds or places the rows."""
+    match step:
+        case Centre():
+            return "centre of the rows", "a point that is taken off every row"
+        case NormQuantile(quantile=quantile):
+            within = f"about {percent(quantile)} of the rows lie within it, and longer ones are scaled down"
+            return "norm of a prepared row", within
+        case ColumnScales():
+            return "width of every column", "what its values are divided by"
+        case ColumnBounds(outside=outside):
+            return "range of every column", f"about {percent(outside)} of its values lie beyond either end"
+        case Whitening():
+            return "shape of the rows", "what makes them rounder"
+    raise TypeError(f"{type(step).__name__} has no words in the report: add them here.")
 
 
 def _count(certificate: Certificate) -> Row:
