@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from children import ended, in_a_child
 from sordino.budget import Budget, Relation
 from sordino.ledger.ledger import Ledger, State
 from sordino.privacy.accountants.gdp import gdp_mu
@@ -110,8 +111,6 @@ def own_server():
 @pytest.mark.slow
 def test_a_server_killed_in_the_middle_of_reservations_loses_and_overspends_nothing(own_server, tmp_path):
     """Four processes reserve until the budget is gone while the server is killed and started again, five times."""
-    from test_crashes import ended, in_a_child
-
     address, draw = own_server.get_uri(), random.Random(5)
     Ledger(address).open("survey", CAP)
 

@@ -29,7 +29,7 @@ from sordino.losses import Squared
 from sordino.methods import NoisyGradientDescent
 from sordino.oracle.rows import Rows
 from sordino.papers.drawing import drawing
-from sordino.papers.experiment import Cell, Known, Value
+from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.table4_002 import Task
 from sordino.papers.table4_data import adult
 from sordino.privacy.accountants import gdp_mu
@@ -116,24 +116,21 @@ def of_a_set(folder: Path, name: str, columns: str, seed: int) -> dict[str, Any]
 
 def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     found = {
-        f"{name}, {columns}": Cell(
-            lambda _, name=name, columns=columns, seed=seed: of_a_set(folder, name, columns, seed)
-        )
-        for seed, (name, columns) in enumerate(SETS)
+        f"{name}, {columns}": cell(of_a_set, folder, name, columns, seed) for seed, (name, columns) in enumerate(SETS)
     }
-    return {**found, "Adult": Cell(lambda _: theorem_one(folder, 2 if quick else RUNS))}
+    return {**found, "Adult": cell(theorem_one, folder, 2 if quick else RUNS)}
 
 
 def values(known: Known) -> dict[str, Value]:
-    found = {}
-    for cell, one in known.items():
-        if cell == "Adult":
+    found: dict[str, Value] = {}
+    for place, one in known.items():
+        if place == "Adult":
             found |= {f"Adult, {way}": Value(one[way]["accuracy"]) for way in ("Theorem 1", "plan")}
             continue
-        for place, which in enumerate(("minimum", "average")):
-            found[f"{cell}: {which}"] = Value(one[which], printed=PRINTED[one["data"]][place])
-            found[f"{cell}: {which}, with intercept"] = Value(
-                one["with intercept"][place], printed=PRINTED[one["data"]][place]
+        for end, which in enumerate(("minimum", "average")):
+            found[f"{place}: {which}"] = Value(one[which], printed=PRINTED[one["data"]][end])
+            found[f"{place}: {which}, with intercept"] = Value(
+                one["with intercept"][end], printed=PRINTED[one["data"]][end]
             )
     return found
 
@@ -150,7 +147,7 @@ def tables(known: Known) -> str:
         "average",
     )
     lines = ["| " + " | ".join((*heads, "unit rows, paid", "exact")) + " |", "|" + "---|" * 10]
-    for one in (one for cell, one in known.items() if cell != "Adult"):
+    for one in (one for place, one in known.items() if place != "Adult"):
         numbers = (one["minimum"], one["average"], *one["with intercept"], *PRINTED[one["data"]], *one["unit rows"])
         lines.append(
             f"| {one['data']} | {one['columns']} | " + " | ".join(f"{number:.3g}" for number in numbers) + " |"
@@ -185,7 +182,7 @@ def draw(known: Known, path: Path) -> None:
     """Figure 1: solid nu(0, sigma), dashed the average curvature, of the plain readings."""
     with drawing(path, figsize=(6, 3.4)) as axes:
         drawn = set()
-        for one in (one for cell, one in known.items() if cell != "Adult"):
+        for one in (one for place, one in known.items() if place != "Adult"):
             if one["data"] not in drawn:
                 (line,) = axes.plot(SIGMAS, one["expected"], lw=1.2, label=one["data"])
                 axes.axhline(one["average"], color=line.get_color(), lw=0.7, ls="--")

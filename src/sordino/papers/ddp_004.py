@@ -37,10 +37,10 @@ from sordino.federation.secure_oracle import SecureOracle
 from sordino.methods import Cosine, RecursiveMomentum
 from sordino.oracle import linear_oracle
 from sordino.papers.ddp_report import DISTRIBUTED, READING as READING, WAYS, draw as draw, tables as tables
-from sordino.papers.experiment import Cell, Known, Value
+from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.in_the_open import InTheOpen
 from sordino.papers.passes import addresses, issue
-from sordino.papers.table2_004 import DELTA, PRINTED, Task, load, srm
+from sordino.papers.table2_004 import DELTA, PRINTED, Task, load as load, srm
 from sordino.privacy.randomness import Randomness
 
 SEEDS = "runs 0 to 11; an owner's noise by 1000 run + owner; records are dealt by 4; networks by 0 and 1000 + owner"
@@ -77,7 +77,8 @@ def plan_for(task: Task, epsilon: float, colluders: int) -> FederationPlan:
 
 def holder(plan: FederationPlan, task: Task, owner: int, seed: int) -> RecordHolder:
     part = parts(len(task.y), OWNERS)[owner]
-    oracle = linear_oracle(task.X[part], task.y[part], plan.local_problem(owner), task.rows)
+    problem: Any = plan.local_problem(owner)
+    oracle = linear_oracle(task.X[part], task.y[part], problem, task.rows)
     return RecordHolder(oracle, Randomness.seeded(1000 * seed + owner))
 
 
@@ -158,11 +159,11 @@ def network(folder: Path, m: int, records: int = 8000, steps: int = 30) -> dict[
         dealt = parts(records, m)
         named = tuple(Owner(f"owner {i}", len(part)) for i, part in enumerate(dealt))
         federation = FederationPlan(named, problem, budget, method, colluders=0)
+        locals_: list[Any] = [federation.local_problem(i) for i in range(m)]
         holders = [
-            RecordHolder(TorchOracle(model, loss, (X[part], y[part]), federation.local_problem(i)),
-                         Randomness.seeded(1000 + i))
+            RecordHolder(TorchOracle(model, loss, (X[part], y[part]), locals_[i]), Randomness.seeded(1000 + i))
             for i, part in enumerate(dealt)
-        ]  # fmt: skip
+        ]
         oracle = SecureOracle(agree(federation, InTheOpen(m)), holders)
         randomness = oracle.common_randomness()
     load_parameters(model, method.run(plan, problem, oracle, randomness, start).weights)
@@ -177,19 +178,18 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     def read(name: str) -> Task:
         return load(folder, name)
 
+    def run(name: str, epsilon: float, way: str) -> dict[str, Any]:
+        return accuracy(read(name), epsilon, way, 2 if quick else RUNS)
+
     found: dict[str, Cell] = {}
     for name, epsilon in CHOSEN:
         for way in WAYS:
             if not quick or name == "a9a":
-                found[f"{name}, {epsilon:g}, {way}"] = Cell(
-                    lambda _, name=name, epsilon=epsilon, way=way: accuracy(
-                        read(name), epsilon, way, 2 if quick else RUNS
-                    )
-                )
+                found[f"{name}, {epsilon:g}, {way}"] = cell(run, name, epsilon, way)
     if not quick:
-        found["a9a, ten processes"] = Cell(lambda _: processes(folder))
+        found["a9a, ten processes"] = cell(processes, folder)
         for m in (1, 2, 4, 8):
-            found[f"MNIST, {m} owners"] = Cell(lambda _, m=m: network(folder, m))
+            found[f"MNIST, {m} owners"] = cell(network, folder, m)
     return found
 
 
@@ -198,9 +198,9 @@ def values(known: Known) -> dict[str, Value]:
     found = {}
     for name, epsilon in CHOSEN:
         for way in WAYS:
-            if one := known.get(cell := f"{name}, {epsilon:g}, {way}"):
+            if one := known.get(place := f"{name}, {epsilon:g}, {way}"):
                 losses = one["losses"]
                 error = float(np.std(losses, ddof=1) / len(losses) ** 0.5) if len(losses) > 1 else None
                 printed = DISTRIBUTED[name, epsilon] if way == "t = 0" else None
-                found[cell] = Value(float(np.mean(losses)), error, len(losses), printed)
+                found[place] = Value(float(np.mean(losses)), error, len(losses), printed)
     return found

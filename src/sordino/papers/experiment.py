@@ -20,6 +20,11 @@ class Cell(NamedTuple):
     needs: tuple[str, ...] = ()
 
 
+def cell(run: Callable[..., Any], *arguments: Any) -> Cell:
+    """One that needs no other."""
+    return Cell(lambda known: run(*arguments))
+
+
 class Value(NamedTuple):
     """A number that is compared: with the paper's, and with the one that stands committed."""
 

@@ -21,7 +21,7 @@ Seeds are fixed: nothing here is private.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ import numpy as np
 from sordino.budget import Budget, Relation
 from sordino.methods import DPSGD, DPAdam, DPRMSProp
 from sordino.oracle.sampling import Poisson
-from sordino.papers.experiment import Cell, Known, Value
+from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.figure1_report import EPOCHS, PRINTED, READING as READING, draw as draw, tables as tables
 from sordino.papers.networks import Pictures, mlp, mnist, train
 from sordino.privacy.accountants import epsilon
@@ -100,19 +100,19 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     def pictures() -> Pictures:
         return mnist(folder)
 
-    found = {f"epsilon of noise {z:g}": Cell(lambda _, z=z: costs(z, EPOCHS)) for z in NOISE}
+    def run(method: str, z: float, seed: int, known: Known) -> dict[str, Any]:
+        if quick:
+            return one_run(pictures(), method, z, QUICK_STEPS[method], 1, seed)
+        return one_run(pictures(), method, z, known[f"grid, {method}, {z:g}"]["step size"], EPOCHS, seed)
+
+    found = {f"epsilon of noise {z:g}": cell(costs, z, EPOCHS) for z in NOISE}
     for z in NOISE[-1:] if quick else NOISE:
         for method in METHODS:
             grids = f"grid, {method}, {z:g}"
             if not quick:
-                found[grids] = Cell(lambda _, m=method, z=z: grid(pictures(), m, z, EPOCHS))
+                found[grids] = cell(lambda *case: grid(pictures(), *case), method, z, EPOCHS)
             for seed in range(1 if quick else RUNS):
-                found[f"{method}, {z:g}, run {seed}"] = Cell(
-                    lambda known, m=method, z=z, s=seed, g=grids: one_run(
-                        pictures(), m, z, QUICK_STEPS[m] if quick else known[g]["step size"], 1 if quick else EPOCHS, s
-                    ),
-                    () if quick else (grids,),
-                )
+                found[f"{method}, {z:g}, run {seed}"] = Cell(partial(run, method, z, seed), () if quick else (grids,))
     return found
 
 
@@ -120,12 +120,12 @@ def values(known: Known) -> dict[str, Value]:
     """Accuracy after the first epoch and at the end; the epsilon of the paper's hundred epochs by its accountant."""
     found = {}
     for z in NOISE:
-        if (cell := f"epsilon of noise {z:g}") in known:
+        if (costly := f"epsilon of noise {z:g}") in known:
             found[f"noise {z:g}: epsilon by moments, 100 epochs"] = Value(
-                known[cell]["moments, 100 epochs"], printed=PRINTED[f"{z:g}"]
+                known[costly]["moments, 100 epochs"], printed=PRINTED[f"{z:g}"]
             )
         for method in METHODS:
-            runs = [one for cell, one in known.items() if cell.startswith(f"{method}, {z:g}, run")]
+            runs = [one for place, one in known.items() if place.startswith(f"{method}, {z:g}, run")]
             for words, place in (("after 1 epoch", 0), (f"after {EPOCHS} epochs", EPOCHS - 1)):
                 reached = [100 * one["accuracy"][place] for one in runs if len(one["accuracy"]) > place]
                 if reached:

@@ -32,10 +32,10 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from sordino.budget import Budget
+from sordino.budget import Budget, Relation
 from sordino.methods import DPSGD, RecursiveMomentum
 from sordino.methods.rates import Cosine
-from sordino.papers.experiment import Cell, Known, Value
+from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.figure3_report import PRINTED, READING as READING, draw as draw, of, tables as tables
 from sordino.papers.networks import Pictures, cifar, cnn5, mnist, small_cnn, train
 from sordino.privacy.accountants import epsilon
@@ -85,7 +85,7 @@ def one_run(
         experiment.network,
         pictures,
         experiment.methods[method],
-        Budget(budget, DELTA, "add_remove"),
+        Budget(budget, DELTA, Relation.ADD_REMOVE),
         seed,
         epochs * experiment.lengthened / GRADIENTS.get(method, 1),
         experiment.batch_size,
@@ -120,18 +120,17 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     def pictures(name: str) -> Pictures:
         return EXPERIMENTS[name].read(folder)
 
-    found = {"printed noise": Cell(lambda _: printed_noise())}
+    def run(name: str, method: str, budget: float, seed: int) -> dict[str, Any]:
+        return one_run(EXPERIMENTS[name], pictures(name), method, budget, 0.5 if quick else EPOCHS, seed)
+
+    found = {"printed noise": cell(printed_noise)}
     for name, experiment in EXPERIMENTS.items():
         if quick and name != "MNIST":
             continue
         for seed in range(RUNS):
             for budget in experiment.epsilons[: 1 if quick else None]:
                 for method in experiment.methods:
-                    found[f"{name}, {budget:g}, {method}, run {seed}"] = Cell(
-                        lambda _, name=name, e=experiment, m=method, b=budget, s=seed: one_run(
-                            e, pictures(name), m, b, 0.5 if quick else EPOCHS, s
-                        )
-                    )
+                    found[f"{name}, {budget:g}, {method}, run {seed}"] = cell(run, name, method, budget, seed)
     return found
 
 

@@ -35,7 +35,7 @@ from sordino.losses import Absolute, Hinge, Logistic, MoreauSmoothed, Pinball
 from sordino.methods import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, ProximalSmoothing
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
-from sordino.papers.experiment import Cell, Known, Value
+from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.slopes_report import READING as READING, page, pictures
 from sordino.papers.slopes_worlds import D, M, World
 from sordino.privacy.randomness import Randomness
@@ -124,7 +124,7 @@ def rows() -> list[Row]:
     ]
 
 
-def measure(row: Row, n: int, epsilon: float, runs: int) -> list[float]:
+def measure(row: Row, n: int, epsilon: float, runs: int) -> dict[str, list[float]]:
     problem, budget = Problem(n, D, row.world.loss, domain=Ball(M)), Budget(epsilon, 1 / n**2)
     method = row.method(n, epsilon) if callable(row.method) else row.method
     plan = method.plan(problem, budget)
@@ -134,7 +134,7 @@ def measure(row: Row, n: int, epsilon: float, runs: int) -> list[float]:
         oracle = linear_oracle(X, y, problem, Rows(1.0))
         weights = method.run(plan, problem, oracle, Randomness.seeded(seed)).weights
         found.append(row.world.excess(weights))
-    return found
+    return {"excess": found}
 
 
 def slope(sizes: list[int], means: list[float], errors: list[float] | None = None) -> tuple[float, float]:
@@ -152,12 +152,13 @@ def inside(n: int) -> dict[str, Any]:
     The inner problem of a record,  min_v phi(<v, x>) + (beta/2)|v - w|^2,  is strongly convex; subgradient steps of
     2/(beta (k + 1)) from w with weighted averages need no more than that.
     """
-    world = World("signs", Hinge())
+    hinge = Hinge()
+    world = World("signs", hinge)
     problem, budget = Problem(n, D, world.loss, domain=Ball(M)), Budget(1.0, 1 / n**2)
-    plan = ProximalSmoothing(calibration="paper").plan(problem, budget)
+    plan: Any = ProximalSmoothing(calibration="paper").plan(problem, budget)
     beta, T, m = plan.sharpness, plan.inner.steps, round(plan.inner.sampling.expected_size(n))
     X, y = world.records(n, np.random.default_rng(7))
-    oracle = linear_oracle(X, y, problem, Rows(1.0)).under(MoreauSmoothed(world.loss, beta))
+    oracle = linear_oracle(X, y, problem, Rows(1.0)).under(MoreauSmoothed(hinge, beta))
     batch, w = np.arange(m), np.full(D, 0.5)
     exact = oracle.gradient(w, batch) * n / m
 
@@ -198,28 +199,26 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     """Every epsilon, row and size by itself. Quick: three runs of the logistic rows, up to n = 8,000."""
     sizes, runs = (SIZES[:5], 3) if quick else (SIZES, RUNS)
     found = {
-        f"epsilon {epsilon:g}, {row.name}, n = {n}": Cell(
-            lambda _, row=row, n=n, epsilon=epsilon: {"excess": measure(row, n, epsilon, runs)}
-        )
+        f"epsilon {epsilon:g}, {row.name}, n = {n}": cell(measure, row, n, epsilon, runs)
         for epsilon in EPSILONS
         for row in rows()
         if not quick or row.name.startswith("logistic")
         for n in sizes
     }
-    return found if quick else {**found, "inner descent": Cell(lambda _: inside(8000))}
+    return found if quick else {**found, "inner descent": cell(inside, 8000)}
 
 
 def values(known: Known) -> dict[str, Value]:
     """Mean excess of every cell. The paper has no experiments: what it promises is in the table of slopes."""
     found = {}
-    for cell, one in known.items():
+    for place, one in known.items():
         if "excess" in one:
             runs = len(one["excess"])
             error = float(np.std(one["excess"]) / math.sqrt(runs)) if runs > 1 else None
-            found[cell] = Value(float(np.mean(one["excess"])), error, runs)
+            found[place] = Value(float(np.mean(one["excess"])), error, runs)
         elif "mean" in one:
             # kept before cells had their runs
-            found[cell] = Value(one["mean"], one["standard error"], one["runs"])
+            found[place] = Value(one["mean"], one["standard error"], one["runs"])
     return found
 
 
@@ -233,11 +232,12 @@ def assembled(known: Known) -> dict[str, Any]:
             means = [found[name].mean for name in names]
             errors = [found[name].error or 0.0 for name in names]
             its_slope, uncertain = slope(list(SIZES), means, errors)
-            one = {"mean": means, "standard error": errors, "slope": its_slope, "slope error": uncertain}
+            one: dict[str, Any] = {"mean": means, "standard error": errors}
+            one |= {"slope": its_slope, "slope error": uncertain}
             if row.bound is not None:
                 L = row.world.loss.lipschitz(1.0, M)
-                one["bound"] = [row.bound(L, n, epsilon) for n in SIZES]
-                one["bound slope"] = slope(list(SIZES), one["bound"])[0]
+                bounds = [row.bound(L, n, epsilon) for n in SIZES]
+                one |= {"bound": bounds, "bound slope": slope(list(SIZES), bounds)[0]}
             slopes.setdefault(f"epsilon = {epsilon:g}", {})[row.name] = one
     runs = max(one.runs or 0 for one in found.values())
     return {"sizes": list(SIZES), "runs": runs, "slopes": slopes, "inner descent": known["inner descent"]}

@@ -50,10 +50,10 @@ from sordino.methods.updates import Recursive
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FullBatch
-from sordino.papers.experiment import Cell, Known, Value
+from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.table2_report import (
     NOT_PRIVATE as NOT_PRIVATE,
-    PRINTED,
+    PRINTED as PRINTED,
     READING as READING,
     draw as draw,
     tables as tables,
@@ -88,7 +88,8 @@ class Task:
 
     @property
     def problem(self) -> Problem:
-        return Problem(*self.X.shape, Logistic(), row_norm=BOUNDS[self.name], penalty=PENALTY)
+        n, d = self.X.shape
+        return Problem(n, d, Logistic(), row_norm=BOUNDS[self.name], penalty=PENALTY)
 
     def oracle(self) -> Any:
         return linear_oracle(self.X, self.y, self.problem, self.rows)
@@ -281,31 +282,30 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     def read(name: str) -> Task:
         return load(folder, name)
 
+    def measured(name: str, epsilon: float, way: str) -> dict[str, Any]:
+        return one_way(read(name), epsilon, way, 2 if quick else RUNS)
+
     plain = [f"{name}, plan" for name in _PLANS if not (quick and name == "DP-AGD")]
     ways = plain if quick else [*plain, *_GRIDS]
     found: dict[str, Cell] = {}
     for name in BOUNDS:
-        found[f"{name}, not private"] = Cell(lambda _, name=name: not_private(read(name)))
+        found[f"{name}, not private"] = cell(lambda name: not_private(read(name)), name)
         for epsilon in EPSILONS:
             for way in ways:
-                found[f"{name}, epsilon {epsilon:g}, {way}"] = Cell(
-                    lambda _, name=name, epsilon=epsilon, way=way: one_way(
-                        read(name), epsilon, way, 2 if quick else RUNS
-                    )
-                )
+                found[f"{name}, epsilon {epsilon:g}, {way}"] = cell(measured, name, epsilon, way)
     return found
 
 
 def values(known: Known) -> dict[str, Value]:
     found = {}
-    for cell, one in known.items():
-        name, _, rest = cell.partition(", epsilon ")
+    for place, one in known.items():
+        name, _, rest = place.partition(", epsilon ")
         if not rest:
-            found[cell] = Value(one["test loss"], printed=NOT_PRIVATE[name.split(",")[0]])
+            found[place] = Value(one["test loss"], printed=NOT_PRIVATE[name.split(",")[0]])
             continue
         epsilon, method, _ = rest.split(", ")
         printed = PRINTED[name, float(epsilon)].get(method)
         runs = one.get("runs", RUNS)
         error = one["deviation"] / math.sqrt(runs) if one["deviation"] is not None else None
-        found[cell] = Value(one["test loss"], error, runs, printed[0] if printed else None)
+        found[place] = Value(one["test loss"], error, runs, printed[0] if printed else None)
     return found

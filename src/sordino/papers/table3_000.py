@@ -41,10 +41,11 @@ import pyarrow.parquet as pq
 from sordino.budget import Budget
 from sordino.losses import Huber, Logistic, Loss
 from sordino.methods import BassilySmithThakurta, OutputPerturbation
+from sordino.methods.protocol import Calibration
 from sordino.methods.schedule import expected_radius
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
-from sordino.papers.experiment import Cell, Known, Value
+from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.table3_baseline import descend
 from sordino.papers.table3_report import READING as READING, assembled, draw as draw, printed_errors, tables as tables
 from sordino.penalties import Ridge
@@ -80,7 +81,11 @@ SOURCES = (
 )
 
 # name, rows divided by their bound, calibration
-MODES = (("paper", False, "paper"), ("same rows", False, "tight"), ("unit rows", True, "tight"))
+MODES: tuple[tuple[str, bool, Calibration], ...] = (
+    ("paper", False, "paper"),
+    ("same rows", False, "tight"),
+    ("unit rows", True, "tight"),
+)
 
 
 def load(source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray, float]:
@@ -120,7 +125,8 @@ class Task:
 
 def stated(X: np.ndarray, y: np.ndarray, bound: float, loss: Loss, mu: float, unit: bool) -> Task:
     norm = 1.0 if unit else bound
-    problem = Problem(*X.shape, loss, row_norm=norm, penalty=Ridge(mu))
+    n, d = X.shape
+    problem = Problem(n, d, loss, row_norm=norm, penalty=Ridge(mu))
     oracle = linear_oracle(X, y, problem, Rows(bound, norm=norm))
     scaled = np.ascontiguousarray(X * (norm / bound))
     radius = expected_radius(problem) if mu == 0 else problem.radius
@@ -151,11 +157,11 @@ def least(X: np.ndarray, y: np.ndarray, loss: Loss, mu: float) -> tuple[float, f
     return now, float(np.trace(hessian))
 
 
-def ours(task: Task, calibration: str, runs: int) -> Iterator[dict[str, Any]]:
+def ours(task: Task, calibration: Calibration, runs: int) -> Iterator[dict[str, Any]]:
     """Every epsilon on one path of descent: it has no noise, so a shorter run is its beginning."""
     problem = task.problem
     method = OutputPerturbation(radius=task.radius, calibration=calibration)
-    plans = {epsilon: method.plan(problem, Budget(epsilon, DELTA)) for epsilon in EPSILONS}
+    plans: dict[float, Any] = {epsilon: method.plan(problem, Budget(epsilon, DELTA)) for epsilon in EPSILONS}
     w, step, seconds = problem.start(), 0, 0.0
     for epsilon, plan in plans.items():
         began = time.process_time()
@@ -174,12 +180,13 @@ def ours(task: Task, calibration: str, runs: int) -> Iterator[dict[str, Any]]:
         }
 
 
-def readings(task: Task, calibration: str, epsilon: float) -> dict[str, float]:
+def readings(task: Task, calibration: Calibration, epsilon: float) -> dict[str, float]:
     """Noise of the baseline on the mean over a batch, for every way to read its theorem."""
     problem = task.problem
     L, _, mu = problem.constants
     method = BassilySmithThakurta(BATCH, radius=task.radius, calibration=calibration)
-    sigma = method.plan(problem, Budget(epsilon, DELTA)).noise.std / BATCH
+    planned: Any = method.plan(problem, Budget(epsilon, DELTA))
+    sigma = planned.noise.std / BATCH
     if calibration == "tight":
         return {"baseline": sigma}
     # what the paper's own theorem charges for: the penalised loss on the ball of radius 2D
@@ -269,17 +276,16 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     def read(source: Source) -> tuple[np.ndarray, np.ndarray, float]:
         return load(source, folder)
 
+    def measured(source: Source, mu: float, mode: str, often: int) -> dict[str, Any]:
+        return in_a_mode(source, read(source), mu, mode, RUNS, often)
+
     found: dict[str, Cell] = {}
     for source in SOURCES:
         often = (1 if source.name == "WINE" else 0) if quick else BASELINE_RUNS
-        found[source.name] = Cell(lambda _, source=source: facts(source, read(source)))
+        found[source.name] = cell(lambda source: facts(source, read(source)), source)
         for mu in (0.0, source.mu):
             for mode, _, _ in MODES:
-                found[f"{source.name}, mu {mu:g}, {mode}"] = Cell(
-                    lambda _, source=source, mu=mu, mode=mode, often=often: in_a_mode(
-                        source, read(source), mu, mode, RUNS, often
-                    )
-                )
+                found[f"{source.name}, mu {mu:g}, {mode}"] = cell(measured, source, mu, mode, often)
     return found
 
 
@@ -289,12 +295,13 @@ def values(known: Known) -> dict[str, Value]:
     for one in assembled(known).values():
         for row in one["rows"]:
             where = f"{row['dataset']}, mu {row['mu']:g}, epsilon {row['ours']['epsilon']:g}, {row['mode']}"
-            theirs = printed[row["dataset"], row["mu"], row["ours"]["epsilon"]] if row["mode"] == "paper" else None
-            found[f"{where}: ours"] = Value(row["ours"]["error"], printed=theirs and float(theirs["ours_error"]))
+            theirs = printed[row["dataset"], row["mu"], row["ours"]["epsilon"]] if row["mode"] == "paper" else {}
+            own = float(theirs["ours_error"]) if theirs else None
+            found[f"{where}: ours"] = Value(row["ours"]["error"], printed=own)
             for name in ("baseline", "baseline, data term", "baseline, 2014"):
                 if name in row:
                     error = None if row[name].get("extrapolated") else row[name]["standard error"]
                     runs = None if row[name].get("extrapolated") else row[name]["runs"]
-                    beside = theirs and name == "baseline" and float(theirs["bassily_error"])
-                    found[f"{where}: {name}"] = Value(row[name]["error"], error, runs, beside or None)
+                    beside = float(theirs["bassily_error"]) if theirs and name == "baseline" else None
+                    found[f"{where}: {name}"] = Value(row[name]["error"], error, runs, beside)
     return found

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 
 from sordino.budget import Budget
-from sordino.estimators.linear import INTERCEPT
+from sordino.linear_task import INTERCEPT
 from sordino.methods import HalvedMidway, NoisyGradientDescent, NoisySGD
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FullBatch
-from sordino.papers.experiment import Cell, Known, Value
+from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.table4_data import BUDGETS, CURVE, PRINTED, SOURCES, Data
 from sordino.papers.table4_report import READING as READING, draw as draw, tables as tables
 from sordino.penalties import Ridge
@@ -155,19 +155,17 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     def splits(name: str) -> Callable[[int], Data]:
         return SOURCES[name](folder)
 
-    def measured(name: str, epsilon: float, way: str) -> Cell:
-        return Cell(lambda _: measure(name, splits(name), epsilon, way, SPLITS if quick else RUNS))
+    def measured(name: str, epsilon: float, way: str) -> dict[str, Any]:
+        return measure(name, splits(name), epsilon, way, SPLITS if quick else RUNS)
 
-    found = {"noise of a tenth": Cell(lambda _: noise_of_a_tenth())}
+    found = {"noise of a tenth": cell(noise_of_a_tenth)}
     for name in ("Adult", "RCV1 subset") if quick else SOURCES:
         for epsilon in BUDGETS[name.split(",")[0]]:
             for way in (*plans(name), *(grid(name, 1) if name in PRINTED and not quick else ())):
-                found[f"{name}, epsilon {epsilon:g}, {way}"] = measured(name, epsilon, way)
+                found[f"{name}, epsilon {epsilon:g}, {way}"] = cell(measured, name, epsilon, way)
         for epsilon in CURVE:
-            found[f"{name}, curve {epsilon:g}"] = Cell(
-                lambda _, name=name, epsilon=epsilon: on_the_curve(splits(name)(0), name, epsilon)
-            )
-        found[f"{name}, not private"] = Cell(lambda _, name=name: without_privacy(splits(name)(0)))
+            found[f"{name}, curve {epsilon:g}"] = cell(on_the_curve, splits, name, epsilon)
+        found[f"{name}, not private"] = cell(without_privacy, splits, name)
     return found
 
 
@@ -184,19 +182,23 @@ def measure(name: str, split: Callable[[int], Data], epsilon: float, way: str, r
     return summary(scores, plan)
 
 
-def on_the_curve(data: Data, name: str, epsilon: float) -> dict[str, Any]:
-    scores, plan = Task(data).accuracies(plans(name)["DP-SGD, plan"], epsilon, 2, 7)
+Splits = Callable[[str], Callable[[int], Data]]
+
+
+def on_the_curve(splits: Splits, name: str, epsilon: float) -> dict[str, Any]:
+    scores, plan = Task(splits(name)(0)).accuracies(plans(name)["DP-SGD, plan"], epsilon, 2, 7)
     return summary([scores], plan)
 
 
-def without_privacy(data: Data) -> dict[str, Any]:
+def without_privacy(splits: Splits, name: str) -> dict[str, Any]:
+    data = splits(name)(0)
     return {"records": len(data.y), "features": data.X.shape[1], "accuracy": 100 * not_private(data)}
 
 
 def values(known: Known) -> dict[str, Value]:
     found = {}
-    for cell, one in known.items():
-        name, _, way = cell.rpartition(", epsilon ")
+    for place, one in known.items():
+        name, _, way = place.rpartition(", epsilon ")
         if not name:
             continue
         epsilon, _, column = way.partition(", ")
@@ -204,7 +206,7 @@ def values(known: Known) -> dict[str, Value]:
         printed = PRINTED[name.split(",")[0]][columns[column.split(",")[0]]]
         # the paper prints one budget of every data set
         at = float(epsilon) == BUDGETS[name.split(",")[0]][0]
-        found[cell] = Value(one["mean"], _error(one), one["runs"], printed if at else None)
+        found[place] = Value(one["mean"], _error(one), one["runs"], printed if at else None)
     return found
 
 

@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.ndimage import affine_transform
 
 from sordino.losses import Logistic, Loss, Softmax
+from sordino.tabular.columns import ClassTarget
 from sordino.tabular.encode import encode_features, encode_target
 from sordino.tabular.schema import Schema
 
@@ -47,6 +48,7 @@ def adult(folder: Path) -> Callable[[int], Data]:
     for column in ("workclass", "occupation", "native-country"):
         table = table.filter(pc.not_equal(table[column], "?"))
     X, y = encode_features(schema, table), encode_target(schema, table)
+    assert isinstance(schema.target, ClassTarget)
     return _split(X, np.where(y == schema.target.classes[1], 1.0, -1.0), Logistic(), schema.row_norm)
 
 
