@@ -68,6 +68,7 @@ def private_step(model: Any, X: Any, y: Any, size: int, kind: str) -> Callable[[
     from sordino.oracle.query import Difference, Gradient, Recursion
     from sordino.oracle.sampling import FixedSize
     from sordino.oracle.torch import TorchOracle, network_problem, parameter_vector
+    from sordino.privacy import ledger_context
     from sordino.privacy.noise import GaussianNoise
     from sordino.privacy.randomness import Randomness
 
@@ -77,6 +78,11 @@ def private_step(model: Any, X: Any, y: Any, size: int, kind: str) -> Callable[[
     points = [parameter_vector(model), parameter_vector(model)]
 
     def step() -> None:
+        # as a run does, which has looked once whether a ledger is to be charged
+        with ledger_context.releasing():
+            one_step()
+
+    def one_step() -> None:
         at, since = points
         batch = oracle.draw(FixedSize(size), randomness)
         gradient = Gradient(at, 1.0, batch)

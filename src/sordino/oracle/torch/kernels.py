@@ -41,13 +41,16 @@ def stream(source: Array, target: NDArray[np.float32]) -> bool:
 
 
 @exact
-def add_on_grid(parts: NDArray[Any], total: Array, pivot: float) -> None:
+def add_on_grid(parts: NDArray[Any], total: Array, pivot: float, first: bool) -> None:
     """Add the rows of `parts`, rounded to whole multiples of a step, where `pivot` is 1.5 * 2^52 steps.
 
-    Next to the pivot doubles are one step apart, so that adding it rounds, and taking it away again is exact.
+    Next to the pivot doubles are one step apart, so that adding it rounds, and taking it away again is exact. The first
+    ones are added to zero, whatever `total` holds.
     """
     for start in range(0, total.size, 2048):
         some = total[start : start + 2048]
+        if first:
+            some[:] = 0.0
         for k in range(len(parts)):
             part = parts[k, start : start + 2048]
             for i in range(some.size):

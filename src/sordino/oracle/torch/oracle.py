@@ -128,7 +128,8 @@ class TorchOracle:
             )
         shares = self._shares(query)
         self._try_out(points, shares)
-        self._sum.fill(0)
+        if count == 0:
+            self._sum.fill(0)
         if count > self._block:
             # in an order that nobody knows: a record that is added must not move all others to other places
             order = permutation(count, stream)
@@ -136,15 +137,19 @@ class TorchOracle:
         for start in range(0, count, rows):
             some = slice(start, min(start + rows, count))
             which = some if batch is None else batch[some]
-            self._add_pass(points, shares, which, some.stop - some.start, stream)
+            self._add_pass(points, shares, which, some.stop - some.start, stream, first=start == 0)
         return self._sum
 
-    def _add_pass(self, points: list[Array], shares: list[Share], which: Which, count: int, stream: Stream) -> None:
+    def _add_pass(
+        self, points: list[Array], shares: list[Share], which: Which, count: int, stream: Stream, first: bool
+    ) -> None:
         self._records.read(which, *self._passes.places_for(count), stream.words(SEEDS))
         drawn = self._passes.program.draw(stream, count)
         # a block is never left out beside others, even one without records: how it is summed must not depend on them
+        on_grid = pivot(sum(share.clip * share.factor for share in shares))
         for _ in self._clipped(points, shares, count, drawn).write():
-            kernels.add_on_grid(self._parts.cpu().numpy(), self._sum, pivot(sum(s.clip * s.factor for s in shares)))
+            kernels.add_on_grid(self._parts.cpu().numpy(), self._sum, on_grid, first)
+            first = False
 
     def _blocks_at_once(self) -> int:
         """How many blocks of a pass are summed together: their sums must not take much memory."""

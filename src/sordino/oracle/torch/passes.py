@@ -95,9 +95,10 @@ class Passes:
 
     def places_for(self, count: int) -> tuple[Tensor, Tensor]:
         """Where the inputs and the targets of so many records belong; the rows behind them are made up."""
+        if count == self.rows:
+            return self._inputs, self._targets
         for tensor, row in zip((self._inputs, self._targets), self._filling, strict=True):
-            if count < self.rows:
-                tensor[count:] = row
+            tensor[count:] = row
         return self._inputs[:count], self._targets[:count]
 
     def run(self, memory: Memory, count: int, drawn: list[list[Tensor]]) -> None:
