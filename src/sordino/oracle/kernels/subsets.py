@@ -53,7 +53,7 @@ def _words(count: int, stream: Stream) -> NDArray[np.uint32]:
 
 
 @compiled
-def _below(m: int, words: NDArray[np.uint32], used: int) -> tuple[int, int]:
+def _below(m: int, words: NDArray[np.uint32], used: int) -> tuple[np.int64, int]:
     """A uniform number below m and how many words are used then; -1 where they do not suffice."""
     bound = np.uint64(m)
     while used < words.size:
@@ -63,7 +63,7 @@ def _below(m: int, words: NDArray[np.uint32], used: int) -> tuple[int, int]:
         # most words need no division
         if lower >= bound or lower >= (np.uint64(1 << 32) - bound) % bound:
             return np.int64(product >> np.uint64(32)), used
-    return -1, used
+    return np.int64(-1), used
 
 
 @compiled
