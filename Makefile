@@ -63,7 +63,7 @@ PEERS_ENV := .venv-peers
 $(PEERS_ENV)/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }
 	@test -x $(PEERS_ENV)/bin/python || $(PYTHON) -m venv $(PEERS_ENV)
-	@$(PEERS_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch]" opacus==1.6.0
+	@$(PEERS_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[torch,files]" opacus==1.6.0 interpret-core==0.7.8
 	@touch $@
 
 peers: $(PEERS_ENV)/.ready

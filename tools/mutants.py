@@ -424,6 +424,20 @@ ROWS: list[Row] = [
         "tests/privacy/test_randomness.py",
     ),
     (
+        "curves: a row depends on the records beside it",
+        "tabular/expansion.py",
+        "return np.hstack([*blocks.values(), *products])",
+        "return np.hstack([*blocks.values(), *products]) + 1e-9 * given.mean()",
+        "tests/tabular/test_curves.py",
+    ),
+    (
+        "curves: rows longer than the schema states",
+        "tabular/curves.py",
+        "return math.sqrt(len(columns) + INTERACTION**2 * len(self.interactions))",
+        "return math.sqrt(len(columns))",
+        "tests/tabular/test_curves.py",
+    ),
+    (
         "files: a changed file is not noticed",
         "tabular/stamp.py",
         "        if now != self:",

@@ -4,6 +4,8 @@ from sordino.budget import Budget as Budget, Relation as Relation
 from sordino.certificate import Certificate as Certificate, verify as verify
 from sordino.checkpoint import Checkpoint as Checkpoint, RunRecorder as RunRecorder
 from sordino.estimators import (
+    PrivateAdditiveClassifier as PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor as PrivateAdditiveRegressor,
     PrivateHuberRegressor as PrivateHuberRegressor,
     PrivateLinearRegression as PrivateLinearRegression,
     PrivateLinearSVC as PrivateLinearSVC,

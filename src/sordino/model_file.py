@@ -300,7 +300,7 @@ def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None) -> dict[s
 def _parts(
     estimator: Any, schema: Schema | None
 ) -> tuple[Array, Array, HiddenLayers | None, NDArray[Any] | None, tuple[str, ...] | None, Schema | None]:
-    schema = getattr(estimator, "schema", None) if schema is None else schema
+    schema = getattr(estimator, "encoded_by", None) if schema is None else schema
     names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
     classes = getattr(estimator, "classes_", None)
     return *_layers(estimator), classes, None if names is None else tuple(map(str, names)), schema

@@ -1,5 +1,6 @@
 """Private models in scikit-learn's form."""
 
+from sordino.estimators.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
 from sordino.estimators.encoder import SchemaEncoder
 from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
@@ -13,6 +14,8 @@ from sordino.estimators.saved import load_model
 from sordino.estimators.search import PrivateSearch
 
 __all__ = [
+    "PrivateAdditiveClassifier",
+    "PrivateAdditiveRegressor",
     "PrivateHuberRegressor",
     "PrivateLinearRegression",
     "PrivateLinearSVC",

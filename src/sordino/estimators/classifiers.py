@@ -73,7 +73,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
         their records, of which at most `records_per_person`, a public number, are used.
         """
         before = self._steps_before()
-        X, whose = Whose.of(X, person, records_per_person, self.schema is not None)
+        X, whose = Whose.of(X, person, records_per_person, self.encoded_by is not None)
         features, targets, classes, known = self._read(X, y)
         task = self.task(classes)
         trained = fit_linear(
@@ -86,7 +86,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
 
     def decision_function(self, X: Any) -> Array:
         check_is_fitted(self)
-        if self.schema is None:
+        if self.encoded_by is None:
             require_numbers("X", X)
             require_fitted_names(self, X)
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
@@ -103,12 +103,12 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
 
     def task(self, classes: NDArray[Any]) -> LinearTask:
         """What is trained, for these sorted classes."""
-        rows = Settings.of(self).rows(self.schema)
+        rows = Settings.of(self).rows(self.encoded_by)
         return LinearTask(self._loss(len(classes)), rows, class_coding(classes.tolist()), Ridge(self.l2))
 
     def _read(self, X: Any, y: Any) -> tuple[Any, Array | None, NDArray[Any], str]:
         """Rows, coded targets, the classes and how they are known."""
-        if self.schema is not None:
+        if self.encoded_by is not None:
             classes = np.array(self._class_target().sorted)
             if self.classes is not None and np.unique(_listed(self.classes)).tolist() != classes.tolist():
                 raise ValueError("classes differ from those of the schema's target: leave `classes` out.")

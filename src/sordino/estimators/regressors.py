@@ -45,7 +45,7 @@ class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Regresso
         their records, of which at most `records_per_person`, a public number, are used.
         """
         before = self._steps_before()
-        X, whose = Whose.of(X, person, records_per_person, self.schema is not None)
+        X, whose = Whose.of(X, person, records_per_person, self.encoded_by is not None)
         bounds = target_bounds(self)
         coding = coding_of(bounds)
         features, targets = self._read(X, y, coding)
@@ -62,19 +62,19 @@ class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Regresso
     def predict(self, X: Any) -> Array:
         """With a schema, or a range of targets, within it."""
         check_is_fitted(self)
-        if self.schema is None:
+        if self.encoded_by is None:
             require_numbers("X", X)
             require_fitted_names(self, X)
             X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         else:
             X = self._rows(X)
         predicted: Array = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
-        return predicted if self.schema is None else np.clip(predicted, *self._number_target().range)
+        return predicted if self.encoded_by is None else np.clip(predicted, *self._number_target().range)
 
     def task(self, features: int) -> LinearTask:
         """What is trained, for rows of so many features."""
         settings, coding = Settings.of(self), coding_of(target_bounds(self))
-        rows = settings.rows(self.schema)
+        rows = settings.rows(self.encoded_by)
         return LinearTask(self._loss(coding.unit), rows, coding, Ridge(self.l2))
 
     @property
@@ -83,7 +83,7 @@ class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Regresso
 
     def _read(self, X: Any, y: Any, coding: InUnits) -> tuple[Any, Array | None]:
         """Rows and coded targets."""
-        if self.schema is not None:
+        if self.encoded_by is not None:
             return self._records(X, y, coding)
         if isinstance(X, Source):
             require_own_targets(y)

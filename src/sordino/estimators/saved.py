@@ -10,6 +10,7 @@ import numpy as np
 from sordino.budget import Relation
 from sordino.certificate import Certificate
 from sordino.domains import Ball
+from sordino.estimators.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
 from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
 from sordino.estimators.regressors import (
@@ -36,6 +37,12 @@ _OF_LOSS: dict[str, Any] = {
     "EpsilonInsensitive": PrivateLinearSVR,
 }
 
+_OF_CURVES: dict[str, Any] = {
+    "Logistic": PrivateAdditiveClassifier,
+    "Softmax": PrivateAdditiveClassifier,
+    "Squared": PrivateAdditiveRegressor,
+}
+
 
 def load_model(path: str | os.PathLike[str]) -> Any:
     """The estimator that was saved, ready to predict; with a schema it takes tables.
@@ -52,8 +59,13 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
 def _linear(model: LoadedModel) -> Any:
     certificate: Any = model.certificate
-    kind = _OF_LOSS[type(certificate.problem.loss).__name__]
-    estimator = kind(**_settings(model, certificate), fit_intercept=certificate.rows.has_intercept)
+    loss, settings = type(certificate.problem.loss).__name__, _settings(model, certificate)
+    kind = _OF_LOSS[loss]
+    if model.schema is not None and model.schema.curves is not None and loss in _OF_CURVES:
+        # their rows' bound follows from the curves
+        kind = _OF_CURVES[loss]
+        del settings["row_norm"]
+    estimator = kind(**settings, fit_intercept=certificate.rows.has_intercept)
     if model.classes is None:
         estimator.set_params(**_own_settings(certificate, coding_of(target_bounds(estimator)).unit))
         estimator.coef_, estimator.intercept_ = model.coef[0], float(model.intercept[0])

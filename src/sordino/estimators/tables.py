@@ -39,12 +39,18 @@ class ReadsTables:
             )
         return target
 
-    def _schema(self) -> Schema:
-        if not isinstance(self.schema, Schema):
-            raise TypeError(
-                f"schema is a {type(self.schema).__name__}: give a sordino.Schema, such as Schema.load('schema.toml')."
-            )
+    @property
+    def encoded_by(self) -> Schema | None:
+        """The schema by which tables become rows; None where rows are given."""
         return self.schema
+
+    def _schema(self) -> Schema:
+        schema = self.encoded_by
+        if not isinstance(schema, Schema):
+            raise TypeError(
+                f"schema is a {type(schema).__name__}: give a sordino.Schema, such as Schema.load('schema.toml')."
+            )
+        return schema
 
     def _records(self, X: Any, y: Any, coding: Coding) -> tuple[Any, Array | None]:
         """Rows and coded targets: those of the table's own column, or `y` in its place."""
@@ -64,7 +70,7 @@ class ReadsTables:
 
         require_own_targets(y)
         table = X.source if isinstance(X, Spread) else X
-        if not (isinstance(table, EncodedTable) and table.schema == self.schema):
+        if not (isinstance(table, EncodedTable) and table.schema == self._schema()):
             raise ValueError(
                 "records in files are encoded by the schema too: give EncodedTable(path, schema) with the same schema."
             )
@@ -81,7 +87,7 @@ class ReadsTables:
         return encode_features(self._schema(), X)
 
     def _schema_public(self) -> tuple[str, ...]:
-        return () if self.schema is None else (SCHEMA_PUBLIC(schema=self._schema().digest[:16]),)
+        return () if self.encoded_by is None else (SCHEMA_PUBLIC(schema=self._schema().digest[:16]),)
 
 
 def require_own_targets(y: Any) -> None:

@@ -86,7 +86,7 @@ def _classes(certificate: Certificate) -> list[Row]:
 def _numbers(certificate: Certificate, schema: Schema | None) -> list[Row]:
     rows: list[Row] = []
     if certificate.rows is not None:
-        where = _GIVEN if schema is None else "follows from the schema: the root of its number of columns"
+        where = _GIVEN if schema is None else "follows from the schema: every column has norm 1 at most"
         rows.append(("norm of a record's row", f"at most {number(certificate.rows.bound)}", where))
     for text in () if schema is not None else certificate.assumed:
         if read := sentences.TARGET_BOUND_PUBLIC.read(text):

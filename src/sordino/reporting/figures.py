@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,14 @@ def tradeoff_figure(tradeoff: Tradeoff, caption: str = "") -> Figure:
             axes.plot([epsilon], [100 * value], linestyle="", marker="D", markersize=8, color=_MARK)
         _dress(axes, epsilons, tradeoff, (low, high))
         return Figure(_svg(canvas), _alternative(tradeoff, epsilons, low, middle, high), caption)
+
+
+def drawn(draw: Callable[[Axes], None]) -> str:
+    """A small plot in the page's colours."""
+    with mpl.rc_context({**_STYLE, "axes.prop_cycle": mpl.cycler(color=[_LINE, _MARK, _INK, _FAINT])}):
+        canvas = Canvas(figsize=(3.6, 2.6), layout="constrained")
+        draw(canvas.add_subplot())
+        return _svg(canvas)
 
 
 _STYLE: dict[Any, Any] = {

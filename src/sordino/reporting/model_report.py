@@ -21,6 +21,7 @@ from sordino.ledger.store import ledger_file
 from sordino.model_file import LoadedModel, model_of, read_model, verify_model
 from sordino.reporting.bounds import bounds_section
 from sordino.reporting.coefficients import coefficients_section
+from sordino.reporting.curves import curves_section
 from sordino.reporting.evaluation import Evaluation
 from sordino.reporting.flow import flow_section
 from sordino.reporting.quality import quality_section
@@ -144,6 +145,7 @@ def _own_sections(about: _About, spending: Spending | None, evaluation: Evaluati
         None if spending is None else spending_section(spending),
         flow_section(certificate, released, about.schema is not None),
         bounds_section(certificate, about.schema),
+        None if model is None else curves_section(model),
         None if model is None else coefficients_section(model, certificate),
         None if evaluation is None else quality_section(evaluation),
     ]

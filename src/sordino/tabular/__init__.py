@@ -5,6 +5,7 @@ extra).
 """
 
 from sordino.tabular.columns import Boolean, Category, ClassTarget, Date, Number, NumberTarget, Ordinal
+from sordino.tabular.curves import Curves
 from sordino.tabular.schema import Schema
 
-__all__ = ["Boolean", "Category", "ClassTarget", "Date", "Number", "NumberTarget", "Ordinal", "Schema"]
+__all__ = ["Boolean", "Category", "ClassTarget", "Curves", "Date", "Number", "NumberTarget", "Ordinal", "Schema"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,9 @@ Places = NDArray[np.int32]
 WIDEST_DENSE = 200
 """Beyond this many columns rows are kept sparse: each has one entry per block."""
 
+WIDEST_CURVES = 2000
+"""The same for curves, whose columns need the centre that only dense rows are given."""
+
 _RECORDS = 1 << 13
 """That are encoded at once: their rows stay in the cache while the columns are written one after the other."""
 
@@ -49,7 +53,7 @@ _A_DAY = 86_400e6
 def encode_features(schema: Schema, data: Any) -> Array | sparse.csr_matrix:
     """The rows of a table, with every column of the schema: a data frame, an Arrow table or a dictionary of columns.
 
-    Dense, or CSR when the schema is wider than `WIDEST_DENSE`.
+    Dense, or CSR when the schema is wider than `WIDEST_DENSE`, with curves than `WIDEST_CURVES`.
     """
     table = to_arrow(data, list(schema.columns))
     rows = RowBuffer(schema, table.num_rows)
@@ -89,18 +93,23 @@ def target_numbers(schema: Schema, cells: pa.Array) -> Array:
 def row_bytes(schema: Schema) -> int:
     """What an encoded record takes in memory."""
     # a sparse entry is a number and the place of its column
-    return 8 * schema.width if schema.width <= WIDEST_DENSE else 12 * len(schema.columns)
+    return 12 * schema.entries if stays_sparse(schema) else 8 * schema.width
+
+
+def stays_sparse(schema: Schema) -> bool:
+    return schema.width > (WIDEST_DENSE if schema.curves is None else WIDEST_CURVES)
 
 
 class RowBuffer:
     """The rows of batches of records, one after the other, in one piece of memory that grows where it is."""
 
     def __init__(self, schema: Schema, expected: int) -> None:
+        self._whole, schema = schema, replace(schema, curves=None)
         self._schema = schema
         self._starts = np.cumsum([0, *map(block_width, schema.columns.values())]).tolist()
         self.records = 0
         # zeros that nobody has written to take no memory yet
-        dense = schema.width <= WIDEST_DENSE
+        dense = not stays_sparse(schema)
         width = schema.width if dense else len(schema.columns)
         self._values = np.zeros((expected, width))
         self._places: Places | None = None if dense else np.zeros((expected, width), dtype=np.int32)
@@ -112,6 +121,13 @@ class RowBuffer:
             self._write(batch.slice(first, _RECORDS))
 
     def finished(self) -> Array | sparse.csr_matrix:
+        rows, expansion = self._encoded(), self._whole.expansion
+        if expansion is None:
+            return rows
+        return expansion.sparse(rows) if stays_sparse(self._whole) else expansion.dense(rows)
+
+    def _encoded(self) -> Array | sparse.csr_matrix:
+        """Without curves."""
         self._resize(self.records)
         if self._places is None:
             return self._values

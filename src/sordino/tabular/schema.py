@@ -8,8 +8,8 @@ r"""The public description of a table: what every column may hold, written down 
     missing     a public stand-in, or with an indicator  ->  a one in a column of its own, zeros elsewhere
 
 Every column becomes a block of norm at most 1, because one entry of it at most is not zero. So a row of B blocks has
-norm at most sqrt(B). Nothing is measured: a bound, a category or a class that is not in the schema does not exist for
-the model.
+norm at most sqrt(B). With `curves` what is a single entry here becomes a curve (see `tabular.curves`). Nothing is
+measured: a bound, a category or a class that is not in the schema does not exist for the model.
 """
 
 from __future__ import annotations
@@ -20,23 +20,29 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sordino import wire
 from sordino.tabular.columns import ClassTarget, Column, Target, block_width, features
+from sordino.tabular.curves import Curves
+
+if TYPE_CHECKING:
+    from sordino.tabular.expansion import Expansion
 
 
 @dataclass(frozen=True)
 class Schema:
     """The target, the columns a model may use in their order, and the columns it is known not to use.
 
-    `sources` says of columns where their bounds, values or classes are from: a code book, a law, an assumption.
+    `sources` says of columns where their bounds, values or classes are from: a code book, a law, an assumption. With
+    `curves` a model is additive: every number may have a curve instead of a slope.
     """
 
     target: Target
     columns: Mapping[str, Column]
     ignore: tuple[str, ...] = field(default=())
     sources: Mapping[str, str] = field(default_factory=dict)
+    curves: Curves | None = None
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -53,6 +59,8 @@ class Schema:
         for name in self.sources:
             if name not in self.columns and name != self.target.column:
                 raise ValueError(f"{wire.shown(name)} has a source and is no column: remove it from `sources`.")
+        if self.curves is not None:
+            self.curves.require_columns(self.columns)
 
     @property
     def task(self) -> str:
@@ -61,16 +69,32 @@ class Schema:
     @property
     def row_norm(self) -> float:
         """sqrt(B): a number adds at most 1 to the squared norm of a row, a category exactly 1."""
-        return math.sqrt(len(self.columns))
+        return math.sqrt(len(self.columns)) if self.curves is None else self.curves.row_norm(self.columns)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
+        if self.curves is not None:
+            return self.curves.feature_names(self.columns)
         return tuple(feature for name, column in self.columns.items() for feature in features(name, column))
 
     @property
     def width(self) -> int:
         """The number of encoded columns."""
+        if self.curves is not None:
+            return len(self.feature_names)
         return sum(block_width(column) for column in self.columns.values())
+
+    @property
+    def entries(self) -> int:
+        """The most numbers of an encoded row that are not zero."""
+        return len(self.columns) if self.curves is None else self.curves.entries(self.columns)
+
+    @property
+    def expansion(self) -> Expansion | None:
+        """What rows of the columns become where there are curves."""
+        from sordino.tabular.expansion import Expansion
+
+        return None if self.curves is None else Expansion(self.columns, self.curves)
 
     @property
     def digest(self) -> str:
@@ -80,7 +104,7 @@ class Schema:
     def to_toml(self) -> str:
         from sordino.tabular.toml import write_schema
 
-        return write_schema(self.target, self.columns, self.ignore, self.sources)
+        return write_schema(self.target, self.columns, self.ignore, self.sources, self.curves)
 
     @staticmethod
     def from_toml(text: str) -> Schema:

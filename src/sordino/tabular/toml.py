@@ -15,6 +15,10 @@ member = { boolean = true }
 
 [sources]                                  # where they are from, for reports
 age = "the age limits of the register"
+
+[curves]                                   # numbers, dates and ordered categories have curves instead of slopes
+pieces = 16
+interactions = [["age", "since"]]
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ from sordino.tabular.columns import (
     Ordinal,
     Target,
 )
+from sordino.tabular.curves import Curves
 
 _ADVICE = """\
 # What each column may hold, written down without looking at the records. Keep one line per column:
@@ -74,8 +79,8 @@ def write_sketch(kinds: Mapping[str, str], target: str | None) -> str:
     return "\n".join([*lines, "", "[columns]", *described, "", _SOURCES]) + "\n"
 
 
-Parts = tuple[Target, dict[str, Column], tuple[str, ...], dict[str, str]]
-"""Of a schema: the target, the columns, what is ignored, and where bounds are from."""
+Parts = tuple[Target, dict[str, Column], tuple[str, ...], dict[str, str], Curves | None]
+"""Of a schema: the target, the columns, what is ignored, where bounds are from, and the curves."""
 
 
 def parse_schema(text: str) -> Parts:
@@ -84,7 +89,7 @@ def parse_schema(text: str) -> Parts:
     except (ValueError, RecursionError) as error:
         why = error if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deep, or a number is too large"
         raise ValueError(f"the schema is not TOML: {why}.") from None
-    _known("the schema", data, ("target", "columns", "ignore", "sources"))
+    _known("the schema", data, ("target", "columns", "ignore", "sources", "curves"))
     columns = _table(data, "columns", "one entry per column, such as age = { low = 17, high = 90 }")
     ignore = data.get("ignore", [])
     if not (isinstance(ignore, list) and all(isinstance(name, str) for name in ignore)):
@@ -93,11 +98,15 @@ def parse_schema(text: str) -> Parts:
     if not (isinstance(sources, dict) and all(isinstance(source, str) for source in sources.values())):
         raise ValueError("[sources] is not a table of texts: say for each column where its bounds are from.")
     described = {name: _column(name, entry) for name, entry in columns.items()}
-    return _target(data), described, tuple(ignore), sources
+    return _target(data), described, tuple(ignore), sources, _curves(data)
 
 
 def write_schema(
-    target: Target, columns: Mapping[str, Column], ignore: Sequence[str], sources: Mapping[str, str]
+    target: Target,
+    columns: Mapping[str, Column],
+    ignore: Sequence[str],
+    sources: Mapping[str, str],
+    curves: Curves | None = None,
 ) -> str:
     lines = [f"ignore = {_list(ignore)}", ""] if ignore else []
     lines += ["[target]", f"column = {quoted_text(target.column)}"]
@@ -114,7 +123,22 @@ def write_schema(
     if sources:
         said = (f"{quoted_key(name)} = {quoted_text(source)}" for name, source in sources.items())
         lines += ["", "[sources]", *said]
+    if curves is not None:
+        pairs = ", ".join(map(_list, curves.interactions))
+        lines += ["", "[curves]", f"pieces = {curves.pieces}", f"interactions = [{pairs}]"]
     return "\n".join(lines) + "\n"
+
+
+def _curves(data: dict[str, Any]) -> Curves | None:
+    if "curves" not in data:
+        return None
+    where = "[curves]"
+    entry = _table(data, "curves", "how many `pieces` a curve has, and `interactions`")
+    _known(where, entry, ("pieces", "interactions"))
+    try:
+        return Curves(**entry)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _target(data: dict[str, Any]) -> Target:

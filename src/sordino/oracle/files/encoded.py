@@ -15,7 +15,7 @@ from sordino.arrays import Array, Index
 from sordino.oracle.files.source import AS_GIVEN, Coding, Labels, record_units, with_coding
 from sordino.oracle.units import RecordUnits
 from sordino.tabular.columns import ClassTarget
-from sordino.tabular.encode import WIDEST_DENSE, RowBuffer, row_bytes, target_numbers
+from sordino.tabular.encode import RowBuffer, row_bytes, stays_sparse, target_numbers
 from sordino.tabular.files import Cursor, TableFiles
 from sordino.tabular.read import open_table, read_small
 from sordino.tabular.schema import Schema
@@ -52,12 +52,11 @@ class EncodedTable:
 
     @property
     def units(self) -> RecordUnits:
-        # a sparse row has one entry per column of the table
-        return record_units(self.shape[0], len(self.schema.columns) if self.sparse else self.schema.width)
+        return record_units(self.shape[0], self.schema.entries if self.sparse else self.schema.width)
 
     @property
     def sparse(self) -> bool:
-        return self.schema.width > WIDEST_DENSE
+        return stays_sparse(self.schema)
 
     @property
     def identity(self) -> bytes:
