@@ -109,6 +109,12 @@ CASES = {
     "rmsprop, random iterate": (DPRMSProp(10, 10, 0.5, 1.0, release="random"), {}, {}, False),
     "adam": (DPAdam(10, 10, 5.0, 1.0, mean_decay=0.3, stabiliser=10.0), {}, {}, True),
     "adam, corrected": (DPAdam(10, 10, 0.5, 1.0, moments="corrected"), {"mu": 0.1}, {}, False),
+    "adam, unbiased, moving average": (
+        DPAdam(10, 10, 0.5, 1.0, moments="unbiased", release="moving average"),
+        {"mu": 0.1},
+        {},
+        False,
+    ),
     "adam, add/remove": (
         DPAdam(10, 10, 5.0, 1.0, mean_decay=0.3, stabiliser=10.0),
         {},

@@ -229,6 +229,7 @@ RESUMED = [given(kind) for kind in KINDS]
 RESUMED += [given(NoisyGradientDescent, release="trajectory"), given(NoisySGD, release="last", rate=Inverse())]
 RESUMED += [given(kind, release="random") for kind in (DPRMSProp, DPAdam, RecursiveMomentum)]
 RESUMED += [given(DPSGD, release="average", momentum=0.9, rate=Cosine()), given(DPAdam, moments="corrected")]
+RESUMED += [given(DPSGD, release="moving average"), given(DPAdam, moments="unbiased", release="moving average")]
 RESUMED += [RecursiveMomentum(steps=12), given(RecursiveMomentum, batch_size=N)]
 
 

@@ -13,6 +13,7 @@ from sordino.methods import DPAdam, DPRMSProp
 from sordino.methods.adaptive_moments import longest_step
 from sordino.methods.plan import LastStep
 from sordino.methods.schedule import balanced_descent
+from sordino.methods.updates import moment_floor
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FullBatch
@@ -65,6 +66,48 @@ def test_the_listing(kind, lam, moments):
     beta_1 = 0.0 if kind is DPRMSProp else 0.8
     want = written_out(X, y, 9, 0.05, 0.3, beta_1, betas["square_decay"], lam, 0.01, moments == "corrected")
     np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("t", "times"), [(1, 1.414214), (10, 0.447215), (100, 0.141480), (1000, 0.046520), (5000, 0.031844)]
+)
+def test_the_floor_of_unbiased_moments(t, times):
+    """The noise part of psi_t has standard deviation s^2 times this at beta_2 = .999, t counted from 1."""
+    assert moment_floor(0.3, 0.999, t - 1) == pytest.approx(3 * times * 0.3**2, rel=2e-6)
+    # the same by its definition: weights of a running mean, squares of s times a standard normal
+    weights = 0.001 * 0.999 ** np.arange(t)
+    weights /= weights.sum()
+    assert moment_floor(1.0, 0.999, t - 1) == pytest.approx(3 * math.sqrt(2 * (weights**2).sum()), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", [DPRMSProp, DPAdam])
+def test_unbiased_moments(kind):
+    """One coordinate without a signal is divided by the floor's root, one with a large one by its own size."""
+    beta_1 = 0.0 if kind is DPRMSProp else 0.8
+    decays = {} if kind is DPRMSProp else {"mean_decay": beta_1}
+    update = kind(50, N, 0.1, 0.3, square_decay=0.95, moments="unbiased", **decays).plan(PROBLEM, BUDGET).update
+    s = kind(50, N, 0.1, 0.3).plan(PROBLEM, BUDGET).noise.std / N
+    assert update.stabiliser == s
+    rng = np.random.default_rng(0)
+    memory, m, psi = np.zeros((2, 2)), np.zeros(2), np.zeros(2)
+    for t in range(50):
+        g = np.array([0.0, 10 * s]) + s * rng.normal(size=2)
+        moved = update.move(np.zeros(2), g, np.zeros(2), 0.1, memory, t)
+        m, psi = beta_1 * m + (1 - beta_1) * g, 0.95 * psi + 0.05 * g**2
+        hat = psi / (1 - 0.95 ** (t + 1)) - s**2
+        want = 0.1 * m / (1 - beta_1 ** (t + 1)) / np.sqrt(np.maximum(hat, moment_floor(s, 0.95, t)))
+        np.testing.assert_allclose(moved, want, rtol=1e-12)
+    # without the correction the large coordinate's size would hold the noise too: E psi = (10 s)^2 + s^2
+    assert hat[1] / s**2 == pytest.approx(100, rel=0.15)
+
+
+def test_the_balanced_step_of_unbiased_moments():
+    problem, budget = Problem(30_000, 100, Logistic()), Budget(0.5, 1e-6)
+    T, step, _ = balanced_descent(problem, budget, paid="every step")
+    plan = DPAdam(moments="unbiased").plan(problem, budget)
+    floor = moment_floor(plan.noise.std / problem.records, 0.999, T - 1)
+    assert plan.step_size / math.sqrt(floor) == pytest.approx(step)
+    assert plan.event == DPAdam().plan(problem, budget).event
 
 
 def test_the_ceiling_keeps_steps_from_vanishing():
@@ -183,7 +226,9 @@ def test_what_the_experiments_noise_gives(multiplier, poisson, fixed_size):
         ({"ceiling": 0.0}, "ceiling is 0.0"),
         ({"stabiliser": -1.0}, "stabiliser is -1.0"),
         ({"moments": "half"}, "'plain', 'corrected'"),
-        ({"release": "average"}, "'last', 'random'"),
+        ({"release": "average"}, "'last', 'moving average', 'random'"),
+        ({"moments": "unbiased", "stabiliser": 0.1}, "leave `stabiliser` and `release` out"),
+        ({"moments": "unbiased", "release": "random"}, "leave `stabiliser` and `release` out"),
         ({"noise_multiplier": math.inf}, "noise_multiplier is inf"),
     ],
 )

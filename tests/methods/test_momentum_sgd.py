@@ -37,6 +37,14 @@ def test_momentum_is_a_geometric_sum():
     np.testing.assert_allclose(pulled(steps=3, step_size=2.0), 6.0, atol=1e-4)
 
 
+def test_a_moving_average_is_of_all_iterates_and_mostly_of_the_last():
+    # w_t = t and m_t = t/(9 + t):  v_1 = .9,  v_2 = (2 * .9 + 9 * 2)/11,  v_3 = (3 v_2 + 9 * 3)/12
+    np.testing.assert_allclose(pulled(steps=3, step_size=1.0, release="moving average"), 2.7, atol=1e-4)
+    problem = Problem(50, 2, Logistic())
+    kinds = {kept: DPSGD(3, 10, 1.0, 1.0, release=kept).plan(problem, BUDGET) for kept in ("last", "moving average")}
+    assert kinds["last"].event == kinds["moving average"].event
+
+
 def test_without_momentum_it_is_noisy_sgd():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(80, 3)), rng.choice([-1.0, 1.0], 80)

@@ -6,7 +6,14 @@ r"""DP-RMSProp and DP-Adam (Zhou, Chen, Hong, Wu & Banerjee 2020, Algorithm 1).
     w_{t+1} = Pi( w_t - eta_t m_t / (sqrt(v_t) + nu) ),   t < T;      release the last iterate, or one drawn uniformly
 
 psi_t is cut from above: the noise inflates it, and steps would vanish. `moments="corrected"` divides m_t and psi_t by
-1 - beta_1^{t+1} and 1 - beta_2^{t+1}, which the paper does not.
+1 - beta_1^{t+1} and 1 - beta_2^{t+1}, which the paper does not. `moments="unbiased"` does so too, and takes the noise
+off psi_t instead of cutting it (DP-AdamBC; Tang, Shpilevskiy & Lecuyer 2024), with s the noise on a coordinate of g_t
+and a floor three standard deviations above what noise alone leaves (`methods.updates`):
+
+    w_{t+1} = Pi( w_t - eta_t m_t / sqrt(max(psi_t - s^2, floor_t)) )
+
+It pays where gradients stand out from the noise in some coordinates. Where they do so in none, every coordinate is at
+the floor, and the method is descent.
 
 Theorem 3 is about an iterate drawn uniformly and all records in every step. With G and beta the Lipschitz and
 smoothness constants, and Adam's step as the proof's own quadratic gives it (printed with 1/2 under the root, it would
@@ -20,7 +27,8 @@ allow any step as beta_1 -> 0):
 Its bound is proportional to (sqrt(lambda) + nu) / nu, so nu = sqrt(lambda) is within a factor two of the best. Such
 steps are short, and hardly adaptive. Where the last iterate is released, the balance of `methods.schedule` takes their
 place: nu = s, the noise on a coordinate of g_t, and eta = 2 s times the balanced step, so that a coordinate in which
-the noise hides the gradient moves as in a balanced descent, and one in which it does not moves less.
+the noise hides the gradient moves as in a balanced descent, and one in which it does not moves less. With unbiased
+moments the root of the last floor is in the place of 2 s.
 
 Privacy: T sampled Gaussian releases, composed numerically (in closed form where batches hold all records). The theorem
 about it leaves its constants unnamed. Moments are computed from noisy gradients alone, and the drawn iterate's number
@@ -51,10 +59,12 @@ from sordino.methods.settings import (
     require_given,
     settle_calibration,
 )
-from sordino.methods.updates import Moments, MomentsKind
+from sordino.methods.updates import Moments, MomentsKind, moment_floor
 from sordino.oracle.protocol import Oracle
 from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem
+
+Released = Literal["last", "moving average", "random"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ class DPRMSProp:
     moments: MomentsKind = "plain"
     rate: Rate = field(default_factory=Constant)
     sampling: Drawn = "poisson"
-    release: Literal["last", "random"] = "last"
+    release: Released = "last"
     noise_multiplier: float | None = None
     calibration: Calibration = "tight"
 
@@ -112,7 +122,7 @@ class DPAdam:
     moments: MomentsKind = "plain"
     rate: Rate = field(default_factory=Constant)
     sampling: Drawn = "poisson"
-    release: Literal["last", "random"] = "last"
+    release: Released = "last"
     noise_multiplier: float | None = None
     calibration: Calibration = "tight"
 
@@ -135,8 +145,13 @@ def _plan(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> De
         positive=("step_size", "clip", "ceiling", "stabiliser", "noise_multiplier"),
         whole=("steps", "batch_size"),
         fractions=("mean_decay", "square_decay"),
-        chosen={"sampling": Drawn, "release": Literal["last", "random"], "moments": MomentsKind},
+        chosen={"sampling": Drawn, "release": Released, "moments": MomentsKind},
     )
+    if method.moments == "unbiased" and (method.stabiliser is not None or method.release == "random"):
+        raise ValueError(
+            "moments is 'unbiased', where the noise itself stands in for a stabiliser and no theorem is about a random "
+            "iterate: leave `stabiliser` and `release` out."
+        )
     n, d = problem.records, problem.dim
     T, step, G = _descent(method, problem, budget)
     sampling = batches_of(method.sampling, method.batch_size or n, n)
@@ -148,7 +163,8 @@ def _plan(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> De
         # s, the noise on a coordinate of a mean gradient
         s = noise.std / sampling.expected_size(n)
         nu = method.stabiliser or (math.sqrt(method.ceiling) if theorem else s)
-        eta = method.step_size or (longest_step(method, problem.constants.beta, nu) if theorem else step * (s + nu))
+        size = math.sqrt(moment_floor(s, method.square_decay, T - 1)) if method.moments == "unbiased" else s + nu
+        eta = method.step_size or (longest_step(method, problem.constants.beta, nu) if theorem else step * size)
         update = Moments(method.mean_decay, method.square_decay, method.ceiling, nu, method.moments)
         return DescentPlan(T, eta, G, sampling, n, noise, method.rate, update, stop, kept)
 
@@ -160,7 +176,7 @@ def _descent(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) ->
     if isinstance(problem, NetworkProblem) or (method.steps and method.step_size and method.clip):
         return Descent(method.steps or 0, math.nan, clip_of(problem, method.clip))
     problem.require(f"{type(method).__name__} without steps, step size and clip", "smooth")
-    if method.release == "last":
+    if method.release != "random":
         clip = None if method.clip is None else clip_of(problem, method.clip)
         return balanced_descent(problem, budget, method.steps, None, None, clip, "every step")
     G, n, d = clip_of(problem, method.clip), problem.records, problem.dim

@@ -3,7 +3,10 @@ r"""The loop of every method that perturbs gradients.
     B_t ~ sampling,     g_t = (1/b) ( sum_{i in B_t} clip(grad l(w_t; z_i), C) + noise ),       b = expected size
     w_{t+1} = Pi( w_t - eta_t direction_t ),   t < R <= T;      the direction by `methods.updates`, R by the plan's stop
 
-The records are asked for one noisy sum per step, which is what the plan's event counts.
+The records are asked for one noisy sum per step, which is what the plan's event counts. Every w_t is paid for by then,
+so their means cost nothing; the moving average, with which the noise of the last steps is smoothed away, is
+
+    v_0 = w_0,      v_t = m_t v_{t-1} + (1 - m_t) w_t,      m_t = min(.9999, t/(9 + t))
 """
 
 from __future__ import annotations
@@ -56,9 +59,9 @@ def descend(
 
 
 def _begin(plan: DescentPlan, w: Array) -> DescentState:
-    gathered = {"last": 0, "average": 1, "trajectory": plan.steps + 1}[plan.release]
+    gathered = {"last": 0, "average": 1, "moving average": 1, "trajectory": plan.steps + 1}[plan.release]
     state = DescentState(w, np.zeros((plan.update.arrays, *w.shape)), np.zeros((gathered, *w.shape)), 0, plan.steps)
-    if plan.release == "trajectory":
+    if plan.release in ("moving average", "trajectory"):
         state.gathered[0] = w
     return state
 
@@ -66,6 +69,9 @@ def _begin(plan: DescentPlan, w: Array) -> DescentState:
 def _gather(plan: DescentPlan, state: DescentState) -> None:
     if plan.release == "average":
         state.gathered[0] += state.w
+    elif plan.release == "moving average":
+        m = min(0.9999, state.taken / (9 + state.taken))
+        state.gathered[0] = m * state.gathered[0] + (1 - m) * state.w
     elif plan.release == "trajectory":
         state.gathered[state.taken] = state.w
 
@@ -75,6 +81,9 @@ def _released(plan: DescentPlan, state: DescentState) -> Array:
         case "average":
             mean: Array = state.gathered[0] / state.taken
             return mean
+        case "moving average":
+            smoothed: Array = state.gathered[0]
+            return smoothed
         case "trajectory":
             return state.gathered[: state.taken + 1]
     return state.w

@@ -1,7 +1,9 @@
 r"""DP-SGD with momentum and a schedule of step sizes (Abadi et al. 2016), the reference for non-convex problems.
 
     B_t ~ sampling,   g_t = (1/b) sum_{i in B_t} clip(grad l(w_t; z_i), C) + N(0, sigma^2 I) + grad r(w_t)
-    m_t = rho m_{t-1} + g_t,      w_{t+1} = Pi( w_t - eta_t m_t ),   t < T;      release the last iterate or the average
+    m_t = rho m_{t-1} + g_t,      w_{t+1} = Pi( w_t - eta_t m_t ),   t < T
+
+Released is the last iterate, the average, or a moving average (`methods.descend`).
 
 Privacy: T sampled Gaussian releases, composed numerically; the rest is computed from them and from public numbers.
 Nothing is assumed of the loss. Both relations with Poisson batches, replace-one with batches of fixed size.
@@ -34,6 +36,8 @@ from sordino.oracle.protocol import Oracle
 from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem
 
+Smoothed = Literal["last", "average", "moving average"]
+
 
 @dataclass(frozen=True)
 class DPSGD:
@@ -52,7 +56,7 @@ class DPSGD:
     momentum: float = 0.0
     rate: Rate = field(default_factory=Constant)
     sampling: Drawn = "poisson"
-    release: Literal["last", "average"] = "last"
+    release: Smoothed = "last"
     noise_multiplier: float | None = None
     calibration: Calibration = "tight"
 
@@ -71,7 +75,7 @@ class DPSGD:
             positive=("step_size", "clip", "noise_multiplier"),
             whole=("steps", "batch_size"),
             fractions=("momentum",),
-            chosen={"sampling": Drawn, "release": Literal["last", "average"]},
+            chosen={"sampling": Drawn, "release": Smoothed},
         )
         n, d = problem.records, problem.dim
         (T, eta, C), b = self._descent(problem, budget)

@@ -15,8 +15,8 @@ from sordino.privacy.randomness import Randomness
 from sordino.words import plan_card
 
 Batches = FullBatch | Poisson | FixedSize
-KeptOutput = Literal["last", "average", "trajectory"]
-"""What is released of w_1, .., w_R: the last, their mean, or all of them and w_0."""
+KeptOutput = Literal["last", "average", "moving average", "trajectory"]
+"""What is released of w_1, .., w_R: the last, their mean, one in which the last count most, or all of them and w_0."""
 
 
 class Stop(Protocol):

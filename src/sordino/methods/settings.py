@@ -37,7 +37,7 @@ def clip_of(problem: AnyProblem, clip: float | None) -> float:
     return L if clip is None else min(L, clip)
 
 
-def kept_of(release: Released) -> tuple[KeptOutput, Stop]:
+def kept_of(release: Released | Literal["moving average"]) -> tuple[KeptOutput, Stop]:
     """What a plan says of a setting `release`: a random iterate is the last of a run that ends there."""
     return ("last", UniformStep()) if release == "random" else (release, LastStep())
 

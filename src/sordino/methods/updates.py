@@ -4,12 +4,14 @@ Plain                 w_{t+1} = Pi( w_t - eta_t (g_t + r_t) )
 Momentum              m_t = rho m_{t-1} + g_t + r_t,                           w_{t+1} = Pi( w_t - eta_t m_t )
 Moments               m_t = beta_1 m_{t-1} + (1 - beta_1) (g_t + r_t),     psi_t likewise of (g_t + r_t)^2, by beta_2,
                       w_{t+1} = Pi( w_t - eta_t m_t / (sqrt(min(psi_t, lambda)) + nu) ),      coordinate by coordinate
+         unbiased     w_{t+1} = Pi( w_t - eta_t m_t / sqrt(max(psi_t - nu^2, floor_t)) ),     nu a coordinate's noise
 Recursive             v_t = (1 - gamma) v_{t-1} + g_t,       g_t from differences since w_{t-1} after the first step,
                       w_{t+1} = Pi( w_t - eta_t (v_t + r_t) ),      a step no longer than `reach` where there is one
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -18,7 +20,7 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.oracle.query import Difference, Gradient, Recursion
 
-MomentsKind = Literal["plain", "corrected"]
+MomentsKind = Literal["plain", "corrected", "unbiased"]
 
 
 class Update(Protocol):
@@ -68,7 +70,8 @@ class Momentum:
 class Moments:
     """`mean_decay` and `square_decay` are beta_1 and beta_2, `ceiling` and `stabiliser` lambda and nu.
 
-    Corrected moments are divided by 1 - beta^{t+1}.
+    Corrected moments are divided by 1 - beta^{t+1}. Unbiased ones are too; then E psi_t = E g_t^2 holds what the noise
+    adds, nu^2, which is taken off (Tang, Shpilevskiy and Lecuyer 2024), down to where what is left is noise itself.
     """
 
     mean_decay: float
@@ -90,9 +93,23 @@ class Moments:
         m += (1 - beta_1) * g
         psi *= beta_2
         psi += (1 - beta_2) * g**2
-        if self.moments == "corrected":
+        if self.moments != "plain":
             m, psi = m / (1 - beta_1 ** (t + 1)), psi / (1 - beta_2 ** (t + 1))
+        if self.moments == "unbiased":
+            s = self.stabiliser
+            return eta * m / np.sqrt(np.maximum(psi - s**2, moment_floor(s, beta_2, t)))
         return eta * m / (np.sqrt(np.minimum(psi, self.ceiling)) + self.stabiliser)
+
+
+def moment_floor(s: float, beta_2: float, t: int) -> float:
+    r"""Three standard deviations of what noise of size s alone makes of psi_t - s^2.
+
+    The squares s^2 chi^2_1 have variance 2 s^4, and psi_t weighs them by (1 - beta_2) beta_2^j / (1 - beta_2^{t+1}):
+
+        floor_t = 3 s^2 sqrt( 2 (1 - beta_2)/(1 + beta_2) (1 + beta_2^{t+1})/(1 - beta_2^{t+1}) )
+    """
+    left = beta_2 ** (t + 1)
+    return 3 * s**2 * math.sqrt(2 * (1 - beta_2) / (1 + beta_2) * (1 + left) / (1 - left))
 
 
 @dataclass(frozen=True)
