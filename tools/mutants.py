@@ -424,6 +424,13 @@ ROWS: list[Row] = [
         "tests/privacy/test_randomness.py",
     ),
     (
+        "networks: automatic clipping beyond the clip",
+        "oracle/torch/kernels.py",
+        "length = norm + softening if softening > 0.0 else max(norm, clip)",
+        "length = 0.9 * norm if softening > 0.0 else max(norm, clip)",
+        "tests/oracle/torch/test_oracle.py -k no_record_counts",
+    ),
+    (
         "curves: a row depends on the records beside it",
         "tabular/expansion.py",
         "return np.hstack([*blocks.values(), *products])",

@@ -31,7 +31,7 @@ Ranges = tuple[float, float] | Sequence[tuple[float, float]] | Mapping[str, tupl
 class _Additive(ReadsTables):
     """Tables by a schema, or arrays by the ranges of their columns, which make a schema."""
 
-    row_norm = None
+    row_norm: float | None = None
     ranges: Ranges | None
     pieces: int | None
     interactions: Sequence[tuple[str, str]]
@@ -117,7 +117,10 @@ class _Additive(ReadsTables):
             require_numbers("X", X)
             names = _numbered(np.shape(X)[1])
         else:
-            names = [str(name) for name in getattr(X, "columns", None) or X if name is not person and name != person]
+            from sordino.tabular.frames import column_kinds
+
+            named = X if isinstance(X, Mapping) else column_kinds(X)
+            names = [str(name) for name in named if not (isinstance(person, str) and name == person)]
         columns = dict(self._columns(names))
         target = "target"
         while target in columns:

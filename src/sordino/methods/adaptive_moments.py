@@ -48,6 +48,7 @@ from sordino.methods.protocol import AnyProblem, Calibration
 from sordino.methods.rates import Constant, Rate
 from sordino.methods.schedule import MOST_STEPS, Descent, balanced_descent
 from sordino.methods.settings import (
+    Clipping,
     Drawn,
     batches_of,
     calibrated,
@@ -58,6 +59,7 @@ from sordino.methods.settings import (
     require_delta,
     require_given,
     settle_calibration,
+    softening_of,
 )
 from sordino.methods.updates import Moments, MomentsKind, moment_floor
 from sordino.oracle.protocol import Oracle
@@ -75,8 +77,8 @@ class DPRMSProp:
     iterate is released (two thousand steps at most), and balances the predicted error where the last one is;
     `batch_size=None` is all records. On a network only the stabiliser may be `None`. `noise_multiplier` fixes the
     standard deviation of the noise on a sum, in units of the clip, and the run is refused if that costs more than the
-    budget. Runs side by side (a stack as `start`) share their batches and the
-    number of the iterate.
+    budget. With `clipping="automatic"` every gradient of a network is scaled to the clip. Runs side by side (a stack as
+    `start`) share their batches and the number of the iterate.
     """
 
     steps: int | None = None
@@ -92,6 +94,7 @@ class DPRMSProp:
     release: Released = "last"
     noise_multiplier: float | None = None
     calibration: Calibration = "tight"
+    clipping: Clipping = "norm"
 
     needs: ClassVar[type[Oracle]] = Oracle
     run = staticmethod(descend)
@@ -125,6 +128,7 @@ class DPAdam:
     release: Released = "last"
     noise_multiplier: float | None = None
     calibration: Calibration = "tight"
+    clipping: Clipping = "norm"
 
     needs: ClassVar[type[Oracle]] = Oracle
     run = staticmethod(descend)
@@ -145,7 +149,7 @@ def _plan(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> De
         positive=("step_size", "clip", "ceiling", "stabiliser", "noise_multiplier"),
         whole=("steps", "batch_size"),
         fractions=("mean_decay", "square_decay"),
-        chosen={"sampling": Drawn, "release": Released, "moments": MomentsKind},
+        chosen={"sampling": Drawn, "release": Released, "moments": MomentsKind, "clipping": Clipping},
     )
     if method.moments == "unbiased" and (method.stabiliser is not None or method.release == "random"):
         raise ValueError(
@@ -156,6 +160,7 @@ def _plan(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> De
     T, step, G = _descent(method, problem, budget)
     sampling = batches_of(method.sampling, method.batch_size or n, n)
     kept, stop = kept_of(method.release)
+    softening = softening_of(method.clipping, problem)
     theorem = method.release == "random" and not isinstance(problem, NetworkProblem)
 
     def plan_at(multiplier: float) -> DescentPlan:
@@ -166,7 +171,7 @@ def _plan(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> De
         size = math.sqrt(moment_floor(s, method.square_decay, T - 1)) if method.moments == "unbiased" else s + nu
         eta = method.step_size or (longest_step(method, problem.constants.beta, nu) if theorem else step * size)
         update = Moments(method.mean_decay, method.square_decay, method.ceiling, nu, method.moments)
-        return DescentPlan(T, eta, G, sampling, n, noise, method.rate, update, stop, kept)
+        return DescentPlan(T, eta, G, sampling, n, noise, method.rate, update, stop, kept, softening=softening)
 
     return calibrated(plan_at, budget, method.noise_multiplier)
 

@@ -48,7 +48,7 @@ def descend(
         if t >= state.stop:
             break
         w, (sampling, noise) = state.w, plan.sum_at(t)
-        gradient = Gradient(w, plan.clip, oracle.draw(sampling, randomness))
+        gradient = Gradient(w, plan.clip, oracle.draw(sampling, randomness), plan.softening)
         g = oracle.release(plan.update.query(gradient, state.memory, t), noise, randomness)
         g = g / sampling.expected_size(plan.records)
         moved = plan.update.move(w, g, problem.penalty.gradient(w), plan.step_size_at(t), state.memory, t)

@@ -21,6 +21,7 @@ from sordino.methods.protocol import AnyProblem, Calibration
 from sordino.methods.rates import Constant, Rate
 from sordino.methods.schedule import Descent, balanced_batch, balanced_descent
 from sordino.methods.settings import (
+    Clipping,
     Drawn,
     batches_of,
     calibrated,
@@ -30,6 +31,7 @@ from sordino.methods.settings import (
     require_delta,
     require_given,
     settle_calibration,
+    softening_of,
 )
 from sordino.methods.updates import Momentum, Plain
 from sordino.oracle.protocol import Oracle
@@ -45,8 +47,9 @@ class DPSGD:
     (see `methods.schedule`); on a network nothing may be.
 
     `noise_multiplier` fixes the standard deviation of the noise on a sum, in units of the clip; the run is refused if
-    that costs more than the budget. Runs side by side (a stack as `start`)
-    share their batches, so they are alike but not independent.
+    that costs more than the budget. With `clipping="automatic"` every gradient of a network is scaled to the clip, and
+    a clip of 1 is as good as any. Runs side by side (a stack as `start`) share their batches, so they are alike but not
+    independent.
     """
 
     steps: int | None = None
@@ -59,6 +62,7 @@ class DPSGD:
     release: Smoothed = "last"
     noise_multiplier: float | None = None
     calibration: Calibration = "tight"
+    clipping: Clipping = "norm"
 
     needs: ClassVar[type[Oracle]] = Oracle
     run = staticmethod(descend)
@@ -75,16 +79,19 @@ class DPSGD:
             positive=("step_size", "clip", "noise_multiplier"),
             whole=("steps", "batch_size"),
             fractions=("momentum",),
-            chosen={"sampling": Drawn, "release": Smoothed},
+            chosen={"sampling": Drawn, "release": Smoothed, "clipping": Clipping},
         )
         n, d = problem.records, problem.dim
         (T, eta, C), b = self._descent(problem, budget)
         sampling = batches_of(self.sampling, b, n)
         update = Momentum(self.momentum) if self.momentum else Plain()
+        softening = softening_of(self.clipping, problem)
 
         def plan_at(multiplier: float) -> DescentPlan:
             noise = GaussianNoise.at(multiplier, budget.relation.distance * C, d)
-            return DescentPlan(T, eta, C, sampling, n, noise, self.rate, update, release=self.release)
+            return DescentPlan(
+                T, eta, C, sampling, n, noise, self.rate, update, release=self.release, softening=softening
+            )
 
         return calibrated(plan_at, budget, self.noise_multiplier)
 

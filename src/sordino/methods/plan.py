@@ -70,8 +70,9 @@ class FirstSum:
 class DescentPlan:
     """Every number of a run. `noise` is added to sums of clipped gradients over a batch.
 
-    An `amplification` A_T < sqrt(T) says that the end of T steps on all records costs A_T of one of them in Gaussian
-    differential privacy; None is for runs that pay for every step.
+    With a `softening` s every gradient g becomes clip g / (|g| + s), however short it is. An `amplification`
+    A_T < sqrt(T) says that the end of T steps on all records costs A_T of one of them in Gaussian differential privacy;
+    None is for runs that pay for every step.
     """
 
     steps: int
@@ -86,6 +87,7 @@ class DescentPlan:
     release: KeptOutput = "last"
     amplification: float | None = None
     first: FirstSum | None = None
+    softening: float = 0.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.rate, Rate):

@@ -18,6 +18,23 @@ Drawn = Literal["poisson", "fixed_size"]
 Released = Literal["last", "average", "random", "trajectory"]
 """The last iterate, their mean, one drawn uniformly before the run, or all of them."""
 
+Clipping = Literal["norm", "automatic"]
+"""g min(1, clip / |g|), or clip g / (|g| + 1/100), for networks (Bu, Wang, Zha and Karypis 2023): no longer than the
+clip either way, so the noise is the same. Of the latter only the product of clip and step size matters, and with
+moments not even that."""
+
+SOFTENING = 0.01
+
+
+def softening_of(clipping: Clipping, problem: AnyProblem) -> float:
+    if clipping == "norm":
+        return 0.0
+    if not isinstance(problem, NetworkProblem):
+        raise ValueError(
+            "clipping is 'automatic' on a linear model, whose contributions have a known bound: leave it out."
+        )
+    return SOFTENING
+
 
 def batches_of(kind: Drawn, batch_size: int, records: int) -> Batches:
     """Batches of this expected size; all records where it is all of them, whatever the kind."""

@@ -71,6 +71,10 @@ class LinearModel:
     def asked(self, query: Gradient | Difference | Recursion) -> ClippedSum:
         """What the blocks are to add up for a query about one model or a stack of them."""
         match query:
+            case Gradient(softening=softening) if softening:
+                raise ValueError(
+                    "automatic clipping is for networks: a linear model's contributions have a known bound."
+                )
             case Gradient(at, clip):
                 return ClippedSum(self.problem.loss, *self.split(at), clip)
             case Difference(at, since, near):

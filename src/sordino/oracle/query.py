@@ -15,12 +15,14 @@ from sordino.oracle.sampling import Batch
 class Gradient:
     """sum_{i in batch} clip(grad l(at; z_i), clip), a sum and not a mean: the method divides by a public count.
 
-    `at` is one parameter vector, or a stack of them (last axis) for as many independent runs side by side.
+    `at` is one parameter vector, or a stack of them (last axis) for as many independent runs side by side. With a
+    `softening` s > 0 a gradient g becomes clip g / (|g| + s) instead, whatever its length: shorter than the clip too.
     """
 
     at: NDArray[np.float64]
     clip: float
     batch: Batch = None
+    softening: float = 0.0
 
     def sensitivity(self, relation: Relation) -> float:
         return relation.distance * self.clip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sordino.model_file import LoadedModel
@@ -23,7 +24,7 @@ def curves_section(model: LoadedModel) -> Section | None:
     found = effects(model.schema, model.coef)
     labels = () if model.classes is None else tuple(map(str, model.classes.tolist()))
     shown = found[:_MOST]
-    figures = (Figure(drawn(lambda axes, one=effect: draw(one, axes, labels)), _in_words(effect)) for effect in shown)
+    figures = (Figure(drawn(partial(draw, effect, labels=labels)), _in_words(effect)) for effect in shown)
     left_out = len(found) - len(shown)
     return Section(
         "What each column adds to the score",

@@ -15,6 +15,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from sordino.reporting.section import Figure
@@ -77,7 +78,7 @@ def tradeoff_figure(tradeoff: Tradeoff, caption: str = "") -> Figure:
 
 def drawn(draw: Callable[[Axes], None]) -> str:
     """A small plot in the page's colours."""
-    with mpl.rc_context({**_STYLE, "axes.prop_cycle": mpl.cycler(color=[_LINE, _MARK, _INK, _FAINT])}):
+    with mpl.rc_context({**_STYLE, "axes.prop_cycle": cycler(color=[_LINE, _MARK, _INK, _FAINT])}):
         canvas = Canvas(figsize=(3.6, 2.6), layout="constrained")
         draw(canvas.add_subplot())
         return _svg(canvas)

@@ -88,11 +88,11 @@ def _effects(schema: Schema, coef: Array) -> Iterator[Effect]:
         start, mine = start + block.shape[1], coef[:, start : start + block.shape[1]]
         yield Effect((name,), (points,), mine @ block.T, (continuous,))
     for a, b in expansion.curves.interactions:
-        points, continuous = tuple(grids[name][0] for name in (a, b)), tuple(grids[name][2] for name in (a, b))
-        i, j = np.indices((len(points[0]), len(points[1]))).reshape(2, -1)
+        both, smooth = (grids[a][0], grids[b][0]), (grids[a][2], grids[b][2])
+        i, j = np.indices(tuple(map(len, both))).reshape(2, -1)
         block = expansion.product(a, b, blocks[a][i], blocks[b][j])
         start, mine = start + block.shape[1], coef[:, start : start + block.shape[1]]
-        yield Effect((a, b), points, (mine @ block.T).reshape(-1, *map(len, points)), continuous)
+        yield Effect((a, b), both, (mine @ block.T).reshape(-1, *map(len, both)), smooth)
 
 
 def _grid(column: Column, curves: Curves) -> tuple[tuple[Any, ...], Array, bool]:

@@ -14,10 +14,11 @@ from sordino.budget import Relation
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
 from sordino.oracle.torch import TorchOracle, pairs
+from sordino.oracle.torch.norms import _Operations
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 
-KINDS = ["gradient", "difference", "recursion"]
+KINDS = ["gradient", "difference", "recursion", "automatic"]
 # in double precision what is left is the grid of the sums
 TOLERANCE = {torch.float32: 3e-6, torch.float64: 1e-6}
 
@@ -31,7 +32,12 @@ def oracle_of(model, data, **settings):
 def query_of(kind, model, batch=None, clip=0.3, near=0.05, apart=0.1):
     at, since = nets.two_points(model, apart)
     gradient, difference = Gradient(at, clip, batch), Difference(at, since, near, batch)
-    return {"gradient": gradient, "difference": difference, "recursion": Recursion(difference, gradient, 0.3)}[kind]
+    return {
+        "gradient": gradient,
+        "difference": difference,
+        "recursion": Recursion(difference, gradient, 0.3),
+        "automatic": Gradient(at, clip, batch, softening=0.01),
+    }[kind]
 
 
 def close(a, b, dtype):
@@ -104,7 +110,8 @@ def test_passes_and_order_do_not_matter(name):
     order = torch.randperm(len(X), generator=torch.Generator().manual_seed(1))
     oracles = [oracle_of(model, (X, y), chunk=chunk) for chunk in (1, 64)]
     oracles.append(oracle_of(model, (X[order], y[order]), chunk=1))
-    for kind in KINDS:
+    # automatic clipping scales everything, hence the room for rounding too
+    for kind in KINDS[:3]:
         answers = [oracle._answer(query_of(kind, model, clip=100.0, near=100.0)).copy() for oracle in oracles]
         # blocks are rounded to a grid whose step is small beside the clip
         np.testing.assert_allclose(answers[1], answers[0], rtol=0, atol=100 * 2.0**-23)
@@ -123,6 +130,24 @@ def test_gradients_that_are_too_large_to_keep_are_measured_in_blocks(name, kind,
     monkeypatch.setattr(pairs, "_BLOCK", 300)
     answer = oracle_of(model, data)._answer(query)
     assert np.linalg.norm(answer - expected) <= 1e-4 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_automatic_clipping_scales_every_gradient(dtype, monkeypatch):
+    """To clip |g| / (|g| + softening), but for the room that rounding takes; by loops and by PyTorch's operations."""
+    network = nets.NETWORKS["linear"]
+    model, data = network.model(dtype), network.data(dtype)
+    at, _ = nets.two_points(model)
+    exact = nets.gradients(network.model(), network.data(), at)
+    lengths = np.linalg.norm(exact, axis=1, keepdims=True)
+    expected = (5.0 * exact / (lengths + 0.5)).sum(0)
+    for loops in (True, False):
+        if not loops:
+            monkeypatch.setattr("sordino.oracle.torch.norms._Loops", _Operations)
+        answer = oracle_of(model, data)._answer(Gradient(at, 5.0, softening=0.5))
+        assert np.linalg.norm(answer - expected) <= 2e-2 * np.linalg.norm(expected)
+    # shorter ones than the clip are scaled too
+    assert (lengths < 5.0).any()
 
 
 def test_near_points_lose_little_to_cancellation():

@@ -76,12 +76,14 @@ def clip_factors(
 ) -> int:
     """factors_ki = share_k min(1, clip_k / |g_ki|), or 0 for records that count for nothing; how many those are.
 
+    With a softening s of the share they are share_k clip_k / (|g_ki| + s).
+
     `sides` are tensors of the factors' dtype, by address and row length, with `rounding` (factor, term) of their
     squared norms; `inner` are the inner products of two sides each. A term (share, one, other) adds coefficient * one *
     other to the squared norms of a share; one and other are 0 for the number 1, k + 1 for side k and -1 - k for inner
     product k. `squares` (share, address) are squared norms that are known. A share is (factor, clip, largest square
-    that counts); `longest` is the largest squared norm of a side that counts, and `room` is for the rounding of what
-    follows.
+    that counts, softening); `longest` is the largest squared norm of a side that counts, and `room` is for the rounding
+    of what follows.
 
     A record counts for nothing when a loss is not finite or a square beyond the largest; NaN is beyond everything. So
     does a row from `count` on, which is no record.
@@ -114,9 +116,11 @@ def clip_factors(
         for i in range(records):
             usable[i] &= totals[k, i] <= shares[k, 2]
     for k in range(len(shares)):
-        factor, clip = shares[k, 0], shares[k, 1]
+        factor, clip, softening = shares[k, 0], shares[k, 1], shares[k, 3]
         for i in range(records):
-            factors[k, i] = factor * (clip / max(math.sqrt(totals[k, i]), clip)) if usable[i] and i < count else 0.0
+            norm = math.sqrt(totals[k, i])
+            length = norm + softening if softening > 0.0 else max(norm, clip)
+            factors[k, i] = factor * (clip / length) if usable[i] and i < count else 0.0
     return records - int(usable.sum())
 
 

@@ -24,11 +24,16 @@ Kind = Literal["gradient", "difference"]
 
 
 class Share(NamedTuple):
-    """What is clipped, at which norm, and how much of it enters the answer."""
+    """What is clipped, at which norm, and how much of it enters the answer.
+
+    With a `softening` s > 0 everything is scaled, to clip g / (|g| + s). As s is added to an upper bound of the norm,
+    weights are below clip / |g| then too, which is what bounds on norms and on rounding rest on.
+    """
 
     of: Kind
     clip: float
     factor: float
+    softening: float = 0.0
 
 
 class Norms(Protocol):
@@ -38,7 +43,7 @@ class Norms(Protocol):
     """
 
     weights: list[Tensor]
-    """factor min(1, clip / |g_i|) for every share, as of the last pass."""
+    """factor min(1, clip / |g_i|), or factor clip / (|g_i| + s), for every share, as of the last pass."""
 
     def add(self, share: int, left: Tensor, right: Tensor | None = None, coefficient: float = 1.0) -> None:
         """coefficient |left_i|^2 |right_i|^2, or without a right side coefficient |left_i|^2."""
@@ -143,7 +148,9 @@ def _table(rows: list[Any], columns: int) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=16)
 def _clips(shares: tuple[Share, ...], dtype: torch.dtype) -> NDArray[np.float64]:
-    return np.array([(share.factor, share.clip, largest_square(share.clip, dtype)) for share in shares])
+    return np.array(
+        [(share.factor, share.clip, largest_square(share.clip, dtype), share.softening) for share in shares]
+    )
 
 
 def _longest(shares: Sequence[Share], dtype: torch.dtype) -> float:
@@ -185,7 +192,9 @@ class _Operations:
         ).all(0)
         totals.masked_fill_(~usable, 0)
         for weights, squares, share in zip(self.weights, totals, shares, strict=True):
-            weights.copy_(share.factor * (share.clip / squares.sqrt_().clamp_(min=share.clip)))
+            norms = squares.sqrt_()
+            length = norms + share.softening if share.softening else norms.clamp_(min=share.clip)
+            weights.copy_(share.factor * (share.clip / length))
             weights.masked_fill_(~usable, 0)[count:] = 0
         return None if bool(usable.all()) else torch.nonzero(~usable).view(-1)
 

@@ -222,8 +222,8 @@ class TorchOracle:
         """What is clipped, at norms that leave room for the rounding of sums."""
         room = self._room(query)
         match query:
-            case Gradient(clip=clip):
-                return [Share("gradient", clip / room, 1.0)]
+            case Gradient(clip=clip, softening=softening):
+                return [Share("gradient", clip / room, 1.0, softening)]
             case Difference(clip=clip):
                 return [Share("difference", clip / room, 1.0)]
             case Recursion(difference=difference, gradient=gradient, mix=mix):
