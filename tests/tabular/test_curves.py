@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import sparse
 
 from sordino.files import EncodedTable
@@ -62,6 +62,7 @@ def test_a_row_by_hand() -> None:
     )
 
 
+@settings(deadline=None, max_examples=40)
 @given(records, st.integers(0, 5), st.sampled_from([2, 8, 64]))
 def test_every_row_keeps_within_the_norm_and_depends_on_its_record_alone(given: list, cut: int, pieces: int) -> None:
     X = encoded(given, schema(pieces))
@@ -146,6 +147,7 @@ def test_files_are_encoded_the_same(tmp_path: Path) -> None:
         assert reader.rows(20, 60, None)[0].tolist() == want[20:60].tolist()
 
 
+@settings(deadline=None, max_examples=40)
 @given(records, st.sampled_from([2, 8]))
 def test_effects_and_their_straight_lines_add_up_to_the_score(given: list, pieces: int) -> None:
     described = schema(pieces, PAIRS[1:3])
