@@ -133,7 +133,9 @@ def test_a_server_killed_in_the_middle_of_reservations_loses_and_overspends_noth
     children = [in_a_child(lambda name=name: work(name)) for name in range(4)]
     for _ in range(5):
         time.sleep(draw.uniform(0.1, 0.6))
-        own_server.get_postmaster_info().process.send_signal(signal.SIGKILL)
+        process = own_server.get_postmaster_info().process
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
         for _ in range(100):
             # what the dead one shared with its children must have gone first
             with suppress(Exception):

@@ -151,6 +151,8 @@ def test_only_some_cells_with_what_they_need(made, tmp_path):
     text = reproduce(PIECE, None, tmp_path, only=["LAST"], tell=lambda line: None).read_text()
     assert made.ran == ["one", "last"]
     assert "whole" not in text
+    assert "whole" in reproduce(PIECE, None, tmp_path, only=["mnist"], tell=lambda line: None).read_text()
+    assert made.ran == ["one", "last", "mnist"]
     with pytest.raises(ValueError, match="no cell has 'iris' in its name: they are called adult, one; mnist; last"):
         reproduce(PIECE, None, tmp_path, only=["iris"])
 

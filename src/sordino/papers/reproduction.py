@@ -91,7 +91,9 @@ def reproduce(
         file["seconds"] = round(sum(one["seconds"] or 0.0 for one in file["cells"].values()), 3)
         outputs.write(target, (json.dumps(file, indent=1, allow_nan=False) + "\n").encode(), KEPT)
         tell(f"[{number}/{len(cells)}] {name}: {seconds:.1f} s")
-    return write_page(piece, {name: known[name] for name in cells}, known_before, out, quick)
+    # whatever else is in the file stands on its page too
+    shown = {name: cell for name, cell in file["cells"].items() if cell["quick"] == quick}
+    return write_page(piece, cells_of({"cells": shown}), known_before, out, quick)
 
 
 def require_data(piece: Piece, folder: Path | None) -> Path:

@@ -19,6 +19,7 @@ from sordino import wire
 from sordino.certificate import Certificate, Finding
 from sordino.formatting import instant, number, percent
 from sordino.identity import Face
+from sordino.prepare import Prepared
 from sordino.privacy.groups import Attacks
 from sordino.privacy.randomness import SYSTEM
 from sordino.reporting.section import Section, Table
@@ -162,9 +163,12 @@ def _up(epsilon: float) -> float:
 def _identity(page: Page) -> list[tuple[str, str]]:
     """Which model this page is about, and since when."""
     certificate = page.certificate
+    method, how = certificate.method, ""
+    if isinstance(method, Prepared):
+        method, how = method.method, " on prepared rows"
     lines = [
         ("released", instant(certificate.created)),
-        ("trained by", f"{type(certificate.method).__name__}, Sordino {certificate.versions['sordino']}"),
+        ("trained by", f"{type(method).__name__}{how}, Sordino {certificate.versions['sordino']}"),
         ("digest of the model", certificate.weights),
     ]
     return [*lines, *([] if page.file_digest is None else [("SHA-256 of the model file", page.file_digest)])]
