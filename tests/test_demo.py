@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from html_pages import text_of
-from sordino import demo
+from sordino import demo, sentences
 from sordino.certificate import Certificate, verify
 from sordino.datasets import load_redbook
 from sordino.model_file import read_model, verify_model
@@ -48,7 +48,7 @@ def test_the_certificate_and_the_model_verify(out):
     assert certificate.delta < 1 / 4774
     assert certificate.randomness.startswith("operating system")
     # the released model is the first fit: the runs for the plot come after it
-    assert certificate.notes == ()
+    assert certificate.notes == (sentences.INTERVALS_COVERED(),)
 
 
 def test_the_released_model_has_learnt_something(out):
@@ -58,7 +58,8 @@ def test_the_released_model_has_learnt_something(out):
     # without privacy 0.72; the constant rule has 0.678
     assert np.mean(model.predict(rows) == labels) > 0.685
     weights = dict(zip(model.feature_names, model.coef[0], strict=True))
-    assert weights["rate_marriage"] < -0.5
+    # penalised, and noise moves it by .05
+    assert weights["rate_marriage"] < -0.3
 
 
 def test_the_report_says_what_the_plot_would_cost(out):
@@ -125,8 +126,10 @@ def test_every_range_has_a_source_and_an_assumed_one_is_not_the_answers_own(out)
 def test_no_odds_stand_without_an_error(out):
     page = (out / "report.html").read_text()
     rows = re.findall(r"<td[^>]*>× [^<]*</td>", page)
-    assert len(rows) == 2 * len(load_redbook().schema.columns)
-    assert all(" to × " in spread for spread in rows[1::2])
+    # once for a step of a feature, in the table of the report, and then from the lowest answer to the highest
+    questions = len(load_redbook().schema.columns)
+    assert len(rows) == 3 * questions
+    assert all(" to × " in interval for interval in (*rows[:questions], *rows[questions + 1 :: 2]))
     evaluation = Evaluation.load(out / "evaluation.json")
     assert all(measure.low < measure.value < measure.high for measure in evaluation.measures)
 

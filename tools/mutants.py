@@ -451,6 +451,56 @@ ROWS: list[Row] = [
         "        if False:",
         "tests/oracle/files/test_bad_files.py",
     ),
+    (
+        "intervals: a record's curvature counts for more than its bound",
+        "oracle/statistics.py",
+        "v = np.clip(np.where(np.isfinite(v), v, 0.0), 0.0, 1.0)",
+        "v = 1.5 * np.where(np.isfinite(v), v, 0.0)",
+        "tests/oracle/test_statistics.py",
+    ),
+    (
+        "intervals: replacing a record moves a curvature as far as adding one",
+        "oracle/statistics.py",
+        """        \"\"\"The sensitivity, wherever it is asked.\"\"\"
+        return _SQRT2 if relation is Relation.REPLACE_ONE else 1.0""",
+        "        return 1.0",
+        "tests/oracle/test_statistics.py",
+    ),
+    (
+        "intervals: squares of targets are not in the price",
+        "oracle/statistics.py",
+        "2 + b2 + self.squares))",
+        "2 + b2))",
+        "tests/oracle/test_statistics.py",
+    ),
+    (
+        "intervals: the last sum is not in the event",
+        "inference/with_intervals.py",
+        "for noise in (self.gradient, self.curvature, self.slopes) if noise is not None)",
+        "for noise in (self.gradient, self.curvature) if noise is not None)",
+        "tests/inference/test_with_intervals.py",
+    ),
+    (
+        "intervals: the curvature has its share twice",
+        "inference/with_intervals.py",
+        "curvature = of(shares.curvature, weighted, size)",
+        "curvature = of(2 * shares.curvature, weighted, size)",
+        "tests/inference/test_with_intervals.py tests/estimators/test_intervals.py",
+    ),
+    (
+        "intervals: those that nobody paid for verify",
+        "model_file.py",
+        "paid = model.asked_for_intervals",
+        "paid = True",
+        "tests/estimators/test_intervals.py",
+    ),
+    (
+        "intervals: an inverse that is mostly noise is believed",
+        "inference/with_intervals.py",
+        "            if not here.clear:",
+        "            if False:",
+        "tests/inference/test_with_intervals.py",
+    ),
 ]
 
 

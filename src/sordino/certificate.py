@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from sordino import outputs, sentences, wire
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball, Everywhere
+from sordino.inference import WithIntervals
 from sordino.losses import LOSSES
 from sordino.methods import METHODS, RATES, RepeatedSelection, Setting
 from sordino.methods.protocol import AnyMethod, Plan
@@ -74,6 +75,7 @@ _PUBLIC_KINDS: dict[str, type] = {
             Rows,
             Setting,
             Prepared,
+            WithIntervals,
         )
     },
 }
@@ -258,7 +260,7 @@ class Certificate:
             and (isinstance(self.problem, NetworkProblem) or type(self.problem.loss).__name__ in LOSSES)
             and isinstance(self.problem.penalty, Ridge | BoundedPenalty)
             and isinstance(self.problem.domain, Everywhere | Ball)
-            and isinstance(self.method, (*METHODS.values(), Prepared))
+            and isinstance(self.method, (*METHODS.values(), Prepared, WithIntervals))
             and (self.rows is None or isinstance(self.rows, Rows))
             and (self.signature is None or re.fullmatch(r"[0-9a-f]{128}", self.signature.value))
             and isinstance(self.plan, dict)
@@ -390,13 +392,25 @@ def _follows(certificate: Certificate, again: Guarantee) -> list[Finding]:
         and certificate.accountant == again.accountant
         and _close(wire.to_plain(again.error), certificate.accounting_error)
     )
-    needed = sentences.required(certificate.problem, asked, certificate.method, certificate.rows, again.epsilon)
+    needed = sentences.required(
+        certificate.problem,
+        asked,
+        certificate.method,
+        certificate.rows,
+        again.epsilon,
+        said_of_intervals(certificate.method),
+    )
     said = {place: getattr(certificate, place) for place in needed}
     multiplier = getattr(certificate.method, "noise_multiplier", None)
     facts = {"steps": f"{certificate.plan.get('steps')}", "multiplier": "" if multiplier is None else f"{multiplier:g}"}
     if exact and sentences.consistent(said, needed, facts):
         return [Finding(True, "everything else that it says follows from these numbers, or is a remark of Sordino's.")]
     return [Finding(False, "it says something that does not follow from its numbers, or leaves out what does.")]
+
+
+def said_of_intervals(method: AnyMethod) -> tuple[str, ...]:
+    """What a certificate says where intervals were asked for, whether they came out or not."""
+    return (sentences.INTERVALS_COVERED(),) if isinstance(method, WithIntervals) else ()
 
 
 def _covers(again: Guarantee, certificate: Certificate, slack: float) -> Finding:

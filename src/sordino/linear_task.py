@@ -67,6 +67,16 @@ class LinearTask:
         """Coefficients (outputs x features) and intercepts for raw rows, with scores in the target's own unit."""
         return self.coding.back(*self.rows.to_raw(weights, self.loss.outputs))
 
+    def covariance_to_raw(self, covariance: Array) -> Array:
+        """Of the coefficients and the intercept of one output, which stands last and is certain where there is none."""
+        # the way back is a multiple for every weight, and a constant
+        d = len(covariance)
+        ones, origin = (np.concatenate([c.ravel(), b]) for c, b in map(self.to_raw, (np.ones(d), np.zeros(d))))
+        scales = ones - origin
+        padded = np.zeros((len(scales), len(scales)))
+        padded[:d, :d] = covariance
+        return padded * np.outer(scales, scales)
+
 
 def logistic(classes: int) -> Loss:
     return Logistic() if classes == 2 else Softmax(classes)

@@ -3,6 +3,7 @@
     model.json          what it predicts and how, with the SHA-256 of every other member
     coef.npy            outputs x features, double precision; of a network, its last layer
     intercept.npy       outputs
+    covariance.npy      of the coefficients and the intercept, where there are intervals
     hidden0_coef.npy, hidden0_intercept.npy ..    a network's hidden layers, first to last
     certificate.json    the guarantee, as `Certificate.save` writes it
     schema.toml         the public description of the table, where there was one
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from sordino import archive, outputs, wire
 from sordino.arrays import Array
 from sordino.hidden_layers import HiddenLayers
+from sordino.intervals import Intervals, coefficient_intervals, score_intervals
 from sordino.tabular.columns import ClassTarget, NumberTarget
 from sordino.tabular.schema import Schema
 
@@ -42,7 +44,7 @@ MODEL = outputs.Kind("a model file", rb"PK\x03\x04.{26}model\.json")
 
 
 _REQUIRED = ("model.json", "coef.npy", "intercept.npy", "certificate.json")
-_OPTIONAL = "schema.toml"
+_OPTIONAL, _COVARIANCE = "schema.toml", "covariance.npy"
 _LONGEST = 1 << 26
 """Characters of a model.json: the names of very many features."""
 
@@ -60,6 +62,8 @@ class LoadedModel:
     certificate_json: str
     hidden: HiddenLayers | None = None
     """What rows pass through before the weights; None for a linear model."""
+    covariance: Array | None = None
+    """Of the coefficients and, last, the intercept, over other records and other noise."""
 
     def __post_init__(self) -> None:
         outputs = len(self.intercept)
@@ -74,6 +78,8 @@ class LoadedModel:
             raise ValueError(f"the model has {outputs} outputs, and its classes ask for another number.")
         if self.hidden is not None and self.hidden.width not in (None, self.coef.shape[1]):
             raise ValueError(f"the last layer takes {self.coef.shape[1]} numbers, and {self.hidden.width} come.")
+        if self.covariance is not None and not self._covers(self.covariance):
+            raise ValueError("the covariance is not that of the coefficients and the intercept of one score.")
         if self.schema is not None and not self._fits(self.schema):
             raise ValueError("the schema describes other columns or classes than the weights have.")
 
@@ -85,12 +91,14 @@ class LoadedModel:
     @property
     def weights(self) -> dict[str, Array]:
         """The arrays by the names they have in the file, without the ending."""
-        return _named(self.coef, self.intercept, self.hidden)
+        return _named(self.coef, self.intercept, self.hidden, self.covariance)
 
     @property
     def released(self) -> dict[str, NDArray[Any]]:
         """What a certificate is about: the weights, and all that decides what they predict."""
-        return _released(self.coef, self.intercept, self.hidden, self.classes, self.feature_names, self.schema)
+        return _released(
+            self.coef, self.intercept, self.hidden, self.covariance, self.classes, self.feature_names, self.schema
+        )
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -118,18 +126,52 @@ class LoadedModel:
         if self.classes is not None:
             labels: NDArray[Any] = self.classes[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
             return labels
-        match self.schema:
-            case Schema(target=NumberTarget(range=ends)):
-                return np.clip(scores, *ends)
-        return scores
+        return self._within_range(scores)
 
-    def _scores(self, X: Any) -> Array:
+    def confidence_intervals(self, level: float = 0.95) -> Intervals:
+        """Of every coefficient, and of the intercept: each holds with this probability, all together with less."""
+        return coefficient_intervals(self.coef[0], float(self.intercept[0]), self._covariance(), level)
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> Array:
+        """Low and high end of every prediction, or of the second class's probability (records x 2)."""
+        covariance, rows = self._covariance(), self._rows(X)
+        ends = score_intervals(rows, self._scores(rows), covariance, level)
+        if self.classes is not None:
+            # e^a / (1 + e^a), and no overflow
+            return np.asarray(np.exp(-np.logaddexp(0.0, -ends)))
+        return self._within_range(ends)
+
+    @property
+    def asked_for_intervals(self) -> bool:
+        """Whether they were paid for; they may have been refused all the same."""
+        from sordino.certificate import said_of_intervals
+
+        return said_of_intervals(self.certificate.method) != ()
+
+    def _covariance(self) -> Array:
+        if self.covariance is None:
+            from sordino.inference import why_no_intervals
+
+            raise ValueError(why_no_intervals(self.certificate))
+        return self.covariance
+
+    def _rows(self, X: Any) -> Any:
         rows: Any = X if hasattr(X, "tocsr") else _numbers(X)
         if rows.ndim != 2 or rows.shape[1] != self.features:
             raise ValueError(
                 f"the rows have shape {rows.shape}, and the model takes rows of {self.features} features: "
                 "encode them the way the training records were."
             )
+        return rows
+
+    def _within_range(self, predicted: Array) -> Array:
+        match self.schema:
+            case Schema(target=NumberTarget(range=ends)):
+                return np.clip(predicted, *ends)
+        return predicted
+
+    def _scores(self, X: Any) -> Array:
+        rows = self._rows(X)
         if self.hidden is not None:
             rows = self.hidden.after(rows.toarray() if hasattr(rows, "toarray") else rows)
         scores = np.asarray(rows @ self.coef.T + self.intercept)
@@ -140,6 +182,17 @@ class LoadedModel:
     def _require_classes(self, method: str) -> None:
         if self.classes is None:
             raise ValueError(f"{method} is for classifiers, and this model predicts a number: use predict.")
+
+    def _covers(self, covariance: Array) -> bool:
+        size = self.features + 1
+        return bool(
+            self.hidden is None
+            and len(self.intercept) == 1
+            and covariance.shape == (size, size)
+            and np.isfinite(covariance).all()
+            and (np.diag(covariance) >= 0).all()
+            and (covariance == covariance.T).all()
+        )
 
     def _fits(self, schema: Schema) -> bool:
         if schema.task != self.task or schema.width != self.features:
@@ -188,7 +241,7 @@ def _issued(estimator: Any, schema: Schema | None) -> Certificate:
 
 
 def _with(certificate: Certificate, estimator: Any, schema: Schema | None) -> LoadedModel:
-    coef, intercept, hidden, classes, names, schema = _parts(estimator, schema)
+    coef, intercept, hidden, covariance, classes, names, schema = _parts(estimator, schema)
     return LoadedModel(
         task=_task(classes),
         coef=coef,
@@ -198,6 +251,7 @@ def _with(certificate: Certificate, estimator: Any, schema: Schema | None) -> Lo
         schema=schema,
         certificate_json=certificate.to_json(),
         hidden=hidden,
+        covariance=covariance,
     )
 
 
@@ -245,6 +299,10 @@ def verify_model(model: LoadedModel) -> tuple[Finding, ...]:
         bounded = bound == model.schema.row_norm
         verb = "are" if bounded else "are not"
         findings.append(Finding(bounded, f"the schema's rows {verb} within the bound the certificate speaks of."))
+    if model.covariance is not None:
+        paid = model.asked_for_intervals
+        verb = "follow" if paid else "do not follow"
+        findings.append(Finding(paid, f"its intervals {verb} from sums that the certificate counts."))
     return (*findings, *verify(certificate, model.released))
 
 
@@ -284,11 +342,12 @@ def _layers(estimator: Any) -> tuple[Array, Array, HiddenLayers | None]:
     return coef, np.atleast_1d(np.asarray(estimator.intercept_, dtype=float)), None
 
 
-def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None) -> dict[str, Array]:
+def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None, covariance: Array | None) -> dict[str, Array]:
     layers = () if hidden is None else hidden.layers
     return {
         "coef": coef,
         "intercept": intercept,
+        **({} if covariance is None else {"covariance": covariance}),
         **{
             f"hidden{number}_{name}": array
             for number, layer in enumerate(layers)
@@ -299,17 +358,19 @@ def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None) -> dict[s
 
 def _parts(
     estimator: Any, schema: Schema | None
-) -> tuple[Array, Array, HiddenLayers | None, NDArray[Any] | None, tuple[str, ...] | None, Schema | None]:
+) -> tuple[Array, Array, HiddenLayers | None, Array | None, NDArray[Any] | None, tuple[str, ...] | None, Schema | None]:
     schema = getattr(estimator, "encoded_by", None) if schema is None else schema
     names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
     classes = getattr(estimator, "classes_", None)
-    return *_layers(estimator), classes, None if names is None else tuple(map(str, names)), schema
+    covariance = getattr(estimator, "covariance_", None)
+    return *_layers(estimator), covariance, classes, None if names is None else tuple(map(str, names)), schema
 
 
 def _released(
     coef: Array,
     intercept: Array,
     hidden: HiddenLayers | None,
+    covariance: Array | None,
     classes: NDArray[Any] | None,
     names: tuple[str, ...] | None,
     schema: Schema | None,
@@ -321,7 +382,7 @@ def _released(
         "classes": labels,
         "schema": None if schema is None else schema.to_toml(),
     }
-    return {**_named(coef, intercept, hidden), "meaning": np.array(wire.canonical(meaning))}
+    return {**_named(coef, intercept, hidden, covariance), "meaning": np.array(wire.canonical(meaning))}
 
 
 def _meaning(
@@ -391,6 +452,7 @@ def _unpack(content: bytes) -> LoadedModel:
             schema=Schema.from_toml(members[_OPTIONAL].decode()) if _OPTIONAL in members else None,
             certificate_json=members["certificate.json"].decode(),
             hidden=_hidden(body["network"], members) if body["version"] == NETWORK_VERSION else None,
+            covariance=archive.to_array(members[_COVARIANCE]) if _COVARIANCE in members else None,
         )
         again = _body(model, others)
     except (KeyError, TypeError, UnicodeDecodeError) as error:
@@ -413,7 +475,7 @@ def _hidden(stated: Any, members: dict[str, bytes]) -> HiddenLayers:
 
 def _is_model(names: set[str]) -> bool:
     hidden = {name for name in names if re.fullmatch(r"hidden\d+_(coef|intercept)\.npy", name)}
-    return names - hidden - {_OPTIONAL} == set(_REQUIRED)
+    return names - hidden - {_OPTIONAL, _COVARIANCE} == set(_REQUIRED)
 
 
 def _plain_classes(classes: Any) -> list[Any]:

@@ -117,6 +117,9 @@ STEPS_LOST = Sentence(
     "they count, and the run ended at step {last:d}."
 )
 PLAN_OF_OWNERS = Sentence("The noise of {owners:d} owners is {mode}; plan {signed_plan}.")
+INTERVALS_COVERED = Sentence(
+    "Intervals were asked for: whatever they follow from was released with noise, within the guarantee of the weights."
+)
 NO_STEP_TWICE = Sentence("The run was cut off and went on {times}; no step was opened twice with different noise.")
 
 
@@ -152,9 +155,17 @@ class Calibrated(Protocol):
 
 
 def required(
-    problem: Problem | NetworkProblem, budget: Budget, method: Calibrated, rows: Rows | None, earned: float
+    problem: Problem | NetworkProblem,
+    budget: Budget,
+    method: Calibrated,
+    rows: Rows | None,
+    earned: float,
+    further: tuple[str, ...] = (),
 ) -> dict[str, tuple[str, ...]]:
-    """What every certificate of these public facts says; `earned` is the epsilon of its event."""
+    """What every certificate of these public facts says; `earned` is the epsilon of its event.
+
+    `further` are notes that follow from the kind of method.
+    """
     network = isinstance(problem, NetworkProblem)
     replaced = budget.relation is Relation.REPLACE_ONE
     scaled = () if rows is None else (ROWS_SCALED(row_bound=rows.bound),)
@@ -173,7 +184,10 @@ def required(
             counted(records=problem.records),
             *(() if person is None else (ONE_IDENTIFIER(),)),
         ),
-        "notes": (remark(aim=budget.epsilon, earned=earned),) if method.calibration == "paper" else (),
+        "notes": (
+            *((remark(aim=budget.epsilon, earned=earned),) if method.calibration == "paper" else ()),
+            *further,
+        ),
     }
 
 

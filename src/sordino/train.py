@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sordino import sentences, wire
 from sordino.budget import Budget, Relation
-from sordino.certificate import LIBRARIES, Certificate, weights_digest
+from sordino.certificate import LIBRARIES, Certificate, said_of_intervals, weights_digest
 from sordino.checkpoint import RunRecorder
 from sordino.ledger.ledger import Reservation
 from sordino.methods.protocol import AnyMethod, AnyProblem, Method, OracleT, PlanT, Release, planned, require_offered
@@ -40,6 +40,8 @@ class Trained:
     """Which setting of a search the weights come from."""
     reservation: Reservation | None = None
     """What has paid for it, where a ledger was charged."""
+    covariance: NDArray[np.float64] | None = None
+    """Of the weights, where it was asked for and came out."""
 
     def about(self, weights: Mapping[str, NDArray[Any]]) -> Certificate:
         """The certificate for what was made of the weights, which the ledger then names."""
@@ -101,7 +103,7 @@ def train(
             run,
             reference if recorder is None else recorder.reference,
         )
-    always = sentences.required(problem, budget, method, rows, earned.epsilon)
+    always = sentences.required(problem, budget, method, rows, earned.epsilon, said_of_intervals(method))
     course = () if recorder is None else recorder.notes
     certificate = Certificate(
         epsilon=stated,
@@ -123,7 +125,7 @@ def train(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         weights=weights_digest({"weights": released.weights}),
     )
-    return Trained(released.weights, certificate, released.chosen, paid)
+    return Trained(released.weights, certificate, released.chosen, paid, released.covariance)
 
 
 def public_count(given: int | None, actual: int, relation: Relation, unit: str = "record") -> int:

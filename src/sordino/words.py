@@ -64,6 +64,8 @@ class Certified(Protocol):
     @property
     def assumed(self) -> tuple[str, ...]: ...
     @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
     def randomness(self) -> str: ...
     @property
     def signature(self) -> Signed | None: ...
@@ -213,10 +215,15 @@ def _promised(certificate: Certified) -> str:
         if certificate.relation is Relation.REPLACE_ONE
         else f"any one {unit.one}, not even whether it is among the {count} or so {unit.trained_on}"
     )
+    seen = "this model and its intervals" if _has_intervals(certificate) else "this model"
     return (
-        f"Whoever sees this model learns little about {among}: it would have come out almost as likely if {unit.whole} "
+        f"Whoever sees {seen} learns little about {among}: it would have come out almost as likely if {unit.whole} "
         f"had been {_changed(certificate.relation, unit)}."
     )
+
+
+def _has_intervals(certificate: Certified) -> bool:
+    return sentences.INTERVALS_COVERED() in certificate.notes
 
 
 def _changed(relation: Relation, unit: Unit) -> str:
@@ -259,6 +266,8 @@ def _assumed(certificate: Certified) -> str:
 def _not_shown(certificate: Certified) -> str:
     run = "that the method was run as stated, on real records and on no others, nor when and with which versions"
     useful = "nor does it say whether the model is right or fair"
+    if _has_intervals(certificate):
+        useful += "; intervals count the noise, and take the records for independent draws from those they are about"
     if certificate.signature is None:
         return (
             f"No certificate shows by itself {run}: that is the word of whoever sent it, and nobody has signed this "

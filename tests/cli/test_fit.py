@@ -185,3 +185,39 @@ def test_a_model_can_be_signed(folder: Path, tmp_path: Path, sordino: Any) -> No
     assert "sordino identity makes a key" in run.errors
     run = sordino(*table, "--out", tmp_path / "me" / "key.pem", "--sign", tmp_path / "me")
     assert run.code == 2
+
+
+def test_intervals_from_a_table_to_predictions(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    model, out = tmp_path / "m.sordino", tmp_path / "p.csv"
+    fit = ("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 5, "--out", model)
+    # the categories of a column add up, so that a penalty is needed
+    run = sordino(*fit, "--intervals", "--l2", 0.05)
+    assert run.code == 0, run.errors
+    assert "with intervals that hold 95 times in 100" in run.text
+    ends = read_model(model).confidence_intervals()
+    assert f"{ends.coef[0][0]:.4g}" in run.text
+    assert sordino("verify", model).code == 0
+    assert "this model and its intervals" in sordino("explain", model).text
+
+    run = sordino("predict", model, folder / "people.csv", "--out", out, "--level", 0.9)
+    assert run.code == 0, run.errors
+    found = predictions(out)
+    assert list(found) == ["prediction", "probability", "low", "high"]
+    rows = zip(found["low"], found["probability"], found["high"], strict=True)
+    assert all(0 <= low <= probability <= high <= 1 for low, probability, high in rows)
+
+    run = sordino(*fit, "--intervals")
+    assert run.code == 0, run.errors
+    assert "No intervals: intervals were asked for and none is given" in run.errors
+    run = sordino("predict", model, folder / "people.csv", "--out", out, "--level", 0.9)
+    assert run.code == 2
+    assert "whatever was said would be false" in run.errors
+
+
+def test_a_plan_with_intervals(sordino: Any) -> None:
+    run = sordino("plan", "--records", 20000, "--features", 4, "--epsilon", 1, "--intervals")
+    assert run.code == 0, run.errors
+    assert "Plan of WithIntervals" in run.text
+    run = sordino("plan", "--records", 200, "--features", 4, "--epsilon", 1, "--intervals")
+    assert run.code == 2
+    assert "200 records are too few for intervals of 5 parameters" in run.errors

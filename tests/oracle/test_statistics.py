@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from plain_gradients import exact
 from sordino.budget import Relation
-from sordino.losses import Logistic, Squared
+from sordino.losses import Huber, Logistic, Squared
 from sordino.oracle import linear_oracle
 from sordino.oracle.persons import Persons
 from sordino.oracle.rows import PreparedRows, Rows
@@ -19,9 +21,11 @@ from sordino.oracle.statistics import (
     BoundedRows,
     ColumnsBelow,
     CrossMoments,
+    CurvatureSum,
     MomentSum,
     RowSum,
     RowsWithin,
+    SlopeSum,
     SquareSum,
     coordinates,
     matrix_of,
@@ -39,6 +43,7 @@ ASKED = [
     SquareSum(),
     MomentSum(),
     *(CrossMoments(b, LOSS) for b in (0.5, 0.7, 1.0, 2.0)),
+    *(CrossMoments(b, LOSS, squares=True) for b in (0.3, 1.0, 1.4)),
 ]
 every_statistic = pytest.mark.parametrize("asked", ASKED, ids=repr)
 
@@ -87,8 +92,8 @@ def test_every_place_answers_with_the_plain_sum(asked, rho, place):
             want = (u**2).sum(axis=0)
         case MomentSum():
             want = told
-        case CrossMoments(b):
-            want = np.concatenate([told, b * (t @ r)])
+        case CrossMoments(b, _, squares):
+            want = np.concatenate([told, b * (t @ r), [t @ t] * squares])
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
 
 
@@ -202,3 +207,64 @@ def test_sparse_rows_stay_sparse():
     for centre, matrix in ((np.ones(6), np.ones(6)), (np.zeros(6), np.eye(6))):
         with pytest.raises(ValueError, match="neither centred nor whitened"):
             PreparedRows(1.0, 0.4, 1.0, centre, matrix).applied(X)
+
+
+WEIGHTED = {
+    "the curvature of logistic": (CurvatureSum, Logistic(), lambda a, y: expit(a) * expit(-a) / 0.25),
+    "the slopes of logistic": (SlopeSum, Logistic(), lambda a, y: expit(-y * a) ** 2),
+    "the curvature of huber": (CurvatureSum, Huber(0.4, 2.0), lambda a, y: (np.abs(a - y) <= 0.4) * 1.0),
+    "the slopes of huber": (SlopeSum, Huber(0.4, 2.0), lambda a, y: (np.clip(a - y, -0.4, 0.4) / 0.4) ** 2),
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+@pytest.mark.parametrize("place", PLACES)
+def test_weighted_moments_are_those_of_the_loss(name, place):
+    kind, loss, weight = WEIGHTED[name]
+    X, y, problem, _ = example()
+    y = np.where(y > 0, 1.0, -1.0) if isinstance(loss, Logistic) else y
+    y[3] = np.nan
+    # a norm that is not 1: scores are those of the rows as the model sees them
+    problem, rows = replace(problem, loss=loss, row_norm=2.5), Rows(2.0, 0.4, 2.5)
+    at = np.random.default_rng(2).normal(size=problem.features)
+    got = exact(PLACES[place](X, y, problem, rows), kind(loss, at))
+    usable, known = np.isfinite(X).all(axis=1), np.isfinite(y)
+    x = np.where(usable[:, None], X, 0.0)
+    x = x * np.minimum(1.0, 2.0 / np.maximum(np.linalg.norm(x, axis=1), 1e-12))[:, None]
+    r = np.column_stack([rows.factor * x, np.full(len(x), 0.4)])[known]
+    v = weight(r @ at, loss.admit(y[known]))
+    want = (r * v[:, None]).T @ r / 2.5**2
+    np.testing.assert_allclose(matrix_of(got, len(at)), want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+@pytest.mark.parametrize("relation", Relation)
+def test_weighted_moments_of_neighbours_are_as_near_as_stated(name, relation):
+    """Whatever rows, targets and point: a weight is at most 1, and some are."""
+    kind, loss, _ = WEIGHTED[name]
+    rng, furthest = np.random.default_rng(3), 0.0
+    for scale in (0.0, 1.0, 1e3, 1e300):
+        asked = kind(loss, scale * np.array([1.0, -2.0, 0.5]))
+        bound = asked.sensitivity(relation)
+        assert bound == (math.sqrt(2) if relation is Relation.REPLACE_ONE else 1.0)
+        for _ in range(100):
+            u = rng.normal(size=(2, COLUMNS))
+            u /= np.linalg.norm(u, axis=1)[:, None]
+            # orthogonal rows are the furthest apart
+            u[1] -= (u[0] @ u[1]) * u[0]
+            u[1] /= np.linalg.norm(u[1])
+            y = loss.admit(rng.choice([-1.0, 1.0], 2) * (1 if isinstance(loss, Logistic) else 1e9))
+            if isinstance(loss, Huber) and kind is CurvatureSum:
+                y = np.clip(scale * (u @ [1.0, -2.0, 0.5]), -2, 2)
+            one, other = (
+                asked.of(BoundedRows(row[None], row[None], row[None], t[None])) for row, t in zip(u, y, strict=True)
+            )
+            apart = np.linalg.norm(one - (other if relation is Relation.REPLACE_ONE else 0.0))
+            furthest = max(furthest, apart / bound)
+            assert apart <= bound * (1 + 1e-12)
+    assert furthest > 0.95 or (kind, type(loss)) == (SlopeSum, Logistic)
+
+
+def test_targets_have_squares_beside_small_products_alone():
+    with pytest.raises(ValueError, match="its square is at most 2"):
+        CrossMoments(1.5, LOSS, squares=True)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sordino.budget import Budget, Relation
-from sordino.cli.console import complain, progress, say
-from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
+from sordino.cli.console import complain, progress, say, show_table
+from sordino.cli.options import L2, Delta, Epsilon, Intervals, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate
     from sordino.identity import Identity
+    from sordino.model_file import LoadedModel
     from sordino.oracle.files.encoded import EncodedTable
     from sordino.tabular.schema import Schema
 
@@ -29,6 +30,7 @@ def fit(
     relation: Neighbours = Relation.REPLACE_ONE,
     method: MethodName = "auto",
     l2: L2 = 0.0,
+    intervals: Intervals = False,
     records: Annotated[
         int | None, typer.Option(help="With add_remove: a public stand-in for the number of records.")
     ] = None,
@@ -59,7 +61,7 @@ def fit(
     """Train a private model on a table and write it with its certificate."""
     from sordino.identity import Identity
     from sordino.ledger.store import ledger_file
-    from sordino.model_file import require_places, save_model
+    from sordino.model_file import model_of, require_places, save_model
     from sordino.tabular.schema import Schema
 
     # whatever can be refused is refused before a record is read
@@ -77,6 +79,7 @@ def fit(
         "relation": relation.value,
         "records": records,
         "l2": l2,
+        "intervals": intervals,
         "random_state": seed,
     }
     if seed is not None:
@@ -96,6 +99,8 @@ def fit(
     if certificate is not None:
         issued.save(certificate)
     _report(issued, data, out, certificate)
+    if intervals:
+        _show_intervals(model_of(estimator))
 
 
 def _identity(folder: Path | None) -> tuple[Path, ...]:
@@ -143,6 +148,21 @@ def _estimator(schema: Schema, settings: dict[str, Any]) -> Any:
     if isinstance(schema.target, ClassTarget):
         return PrivateLogisticRegression(**settings)
     return PrivateHuberRegressor(**settings)
+
+
+def _show_intervals(model: LoadedModel) -> None:
+    if model.covariance is None:
+        from sordino.inference import why_no_intervals
+
+        complain(f"No intervals: {why_no_intervals(model.certificate)}")
+        return
+    ends, names = model.confidence_intervals(), model.feature_names or ()
+    rows = zip((*names, "intercept"), (*model.coef[0], *model.intercept), (*ends.coef, ends.intercept), strict=True)
+    show_table(
+        "Coefficients of encoded features, with intervals that hold 95 times in 100",
+        ("feature", "coefficient", "low", "high"),
+        [(name, *(f"{number:.4g}" for number in (value, low, high))) for name, value, (low, high) in rows],
+    )
 
 
 def _report(certificate: Certificate, data: Path, out: Path, separate: Path | None) -> None:

@@ -19,6 +19,9 @@ Neighbours = Annotated[
     Relation, typer.Option(help="What may change: one record's values (n is public), or whether it is there at all.")
 ]
 MethodName = Annotated[str, typer.Option(help="auto, or a method: output-perturbation, noisy-gradient-descent, ..")]
+Intervals = Annotated[
+    bool, typer.Option("--intervals", help="Also pay for intervals of coefficients and predictions, from the budget.")
+]
 L2 = Annotated[float, typer.Option("--l2", help="Strength of the penalty (l2/2)|w|^2 on rows scaled to norm one.")]
 
 

@@ -11,7 +11,7 @@ import typer
 from sordino import outputs
 from sordino.budget import Budget, Relation
 from sordino.cli.console import say, show_table
-from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
+from sordino.cli.options import L2, Delta, Epsilon, Intervals, MethodName, Neighbours, method_named
 
 if TYPE_CHECKING:
     from sordino.linear_task import LinearTask
@@ -32,6 +32,7 @@ def plan(
     classes: Annotated[int, typer.Option(help="With logistic: the number of classes.")] = 2,
     method: MethodName = "auto",
     l2: L2 = 0.0,
+    intervals: Intervals = False,
     per_person: Annotated[
         int | None,
         typer.Option(help="Persons are protected, with at most so many records each: --records counts them."),
@@ -42,7 +43,7 @@ def plan(
 ) -> None:
     """Print the plan that `fit` would follow for these public facts. No record is needed, and none is read."""
     from sordino import wire
-    from sordino.estimators.linear import prepared_method
+    from sordino.estimators.linear import prepared_method, with_intervals
     from sordino.planner import candidates
     from sordino.privacy.accountants import guarantee
     from sordino.problem import PersonUnit
@@ -56,7 +57,8 @@ def plan(
     person = None if per_person is None else PersonUnit(per_person)
     problem = _task(loss, classes, features, l2).problem(records, features, person)
     budget = Budget.of(epsilon, delta, relation, problem.records)
-    chosen = prepared_method(method_named(method), "auto", problem, budget)
+    how = with_intervals if intervals else prepared_method
+    chosen = how(method_named(method), "auto", problem, budget)
     planned = chosen.plan(problem, budget)
     L, beta, mu = problem.constants
     facts = {
@@ -135,7 +137,9 @@ def shown_rows(plain: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]
     rows: list[tuple[str, str]] = []
     for key, value in plain.items():
         name = f"{prefix}{key.replace('_', ' ')}"
-        if isinstance(value, dict):
+        if isinstance(value, list):
+            rows += shown_rows({f"{name} {place}": part for place, part in enumerate(value, 1)})
+        elif isinstance(value, dict):
             rows += [(name, value["kind"]), *shown_rows(value, f"{name}: ")]
         elif key != "kind":
             rows.append((name, shown_number(value)))

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sordino import outputs
 from sordino.cli.console import say
 
-_PREDICTIONS = outputs.Kind("a table of predictions", rb'"prediction"(,"probability")?\n')
+if TYPE_CHECKING:
+    from sordino.model_file import LoadedModel
+
+_PREDICTIONS = outputs.Kind("a table of predictions", rb'"prediction"(,"probability")?(,"low","high")?\n')
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model file that `sordino fit` wrote.")],
     data: Annotated[Path, typer.Argument(help="The table: a CSV, Parquet or Arrow file, or a folder of them.")],
     out: Annotated[Path, typer.Option(help="The CSV file to write, one line per record in the table's order.")],
+    level: Annotated[
+        float | None,
+        typer.Option(help="Also an interval that holds this often, such as 0.95, if the model was fitted for them."),
+    ] = None,
 ) -> None:
     """Predict the class and its probability, or the value, of every record of a table."""
     from sordino.model_file import read_model
@@ -40,8 +47,22 @@ def predict(
     columns = {"prediction": loaded.predict(X)}
     if loaded.classes is not None:
         columns["probability"] = loaded.predict_proba(X).max(axis=1)
+    if level is not None:
+        columns["low"], columns["high"] = _ends(loaded, X, level)
     text = io.BytesIO()
     pa.csv.write_csv(pa.table(columns), text)
     outputs.write(out, text.getvalue(), _PREDICTIONS)
     say(f"{X.shape[0]} predictions of {loaded.schema.target.column!r} in {out}.")
     say("A prediction about a person is as sensitive as that person's record: the guarantee covers the model.")
+
+
+def _ends(model: LoadedModel, X: Any, level: float) -> Any:
+    """Of the number, or of the probability that is told."""
+    import numpy as np
+
+    ends = model.predict_interval(X, level)
+    if model.classes is None:
+        return ends.T
+    first = (model.predict(X) == model.classes[0])[:, None]
+    # what is told of the first class is one minus the second's probability
+    return np.where(first, 1 - ends[:, ::-1], ends).T

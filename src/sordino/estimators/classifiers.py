@@ -18,6 +18,7 @@ from sordino import wire
 from sordino.arrays import Array
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers, require_unmasked
+from sordino.estimators.intervals import HasIntervals
 from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.persons import Whose
@@ -33,7 +34,7 @@ from sordino.tabular.schema import Schema
 from sordino.train import PrivacyWarning
 
 
-class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTables, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Fit and predict; a subclass says which loss."""
 
     def __init__(
@@ -50,6 +51,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
         records: int | None = None,
         fit_intercept: bool = True,
         l2: float = 0.0,
+        intervals: bool = False,
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -63,6 +65,7 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
         self.records = records
         self.fit_intercept = fit_intercept
         self.l2 = l2
+        self.intervals = intervals
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None, *, person: Any = None, records_per_person: int | None = None) -> Self:
@@ -80,19 +83,25 @@ class _PrivateClassifier(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Classif
             features, targets, task, Settings.of(self), whose, assumed=(known, *before, *self._schema_public())
         )
         self.coef_, self.intercept_ = task.to_raw(trained.weights)
+        self.covariance_ = None if trained.covariance is None else task.covariance_to_raw(trained.covariance)
         self.classes_ = classes
         self.certificate_, self.chosen_ = trained.about(released_weights(self)), trained.chosen
         return self
 
     def decision_function(self, X: Any) -> Array:
         check_is_fitted(self)
-        if self.encoded_by is None:
-            require_numbers("X", X)
-            require_fitted_names(self, X)
-            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        else:
-            X = self._rows(X)
-        scores: Array = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return self._scores(self._encoded(X))
+
+    def _encoded(self, X: Any) -> Any:
+        """Rows as the weights take them."""
+        if self.encoded_by is not None:
+            return self._rows(X)
+        require_numbers("X", X)
+        require_fitted_names(self, X)
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+
+    def _scores(self, rows: Any) -> Array:
+        scores: Array = safe_sparse_dot(rows, self.coef_.T, dense_output=True) + self.intercept_
         return scores.ravel() if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -161,11 +170,16 @@ class PrivateLogisticRegression(_PrivateClassifier):
     records : a public stand-in for the number of records, for "add_remove" only.
     fit_intercept : whether to learn a constant term.
     l2 : strength of the ridge penalty (l2/2)|w|^2 on the weights of rows scaled to norm one.
+    intervals : whether to release what intervals of coefficients and predictions follow from, out of the same budget.
+        For two classes. Rows are then not prepared, and "auto" is the method with the narrowest intervals. They are
+        about the coefficients that all records of such a kind together would give, with the penalty `l2`.
     random_state : `None`, or a seed for tests, which marks the certificate as not private.
 
     Attributes
     ----------
     coef_, intercept_, classes_ : the released model, for raw rows.
+    covariance_, standard_errors_ : of the coefficients and, last, the intercept, counting records and noise; see
+        `confidence_intervals` and `predict_interval`. `None`, and a sentence, where nothing would be true.
     certificate_ : what was guaranteed, and why.
     chosen_ : which setting of a `RepeatedSelection` the model comes from, else `None`.
     """
@@ -176,6 +190,13 @@ class PrivateLogisticRegression(_PrivateClassifier):
             return np.column_stack([expit(-scores), expit(scores)])
         probabilities: Array = softmax(scores, axis=1)
         return probabilities
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> Array:
+        """Low and high end of the second class's probability (records x 2)."""
+        check_is_fitted(self)
+        rows = self._encoded(X)
+        ends: Array = expit(self._score_intervals(rows, self._scores(rows), level))
+        return ends
 
     def _loss(self, classes: int) -> Loss:
         return logistic(classes)

@@ -14,9 +14,18 @@ from sordino.budget import Budget, Relation
 from sordino.estimators.persons import Whose
 from sordino.estimators.releases import count_release
 from sordino.given import require_choice, require_strength
+from sordino.inference import WithIntervals
 from sordino.linear_task import INTERCEPT, LinearTask
+from sordino.losses import Squared
 from sordino.losses.kinked import Kinked
-from sordino.methods import Method, NoisyGradientDescent, ObjectivePerturbation, RepeatedSelection, Setting
+from sordino.methods import (
+    Method,
+    NoisyGradientDescent,
+    ObjectivePerturbation,
+    RepeatedSelection,
+    Setting,
+    SufficientStatistics,
+)
 from sordino.methods.protocol import AnyMethod
 from sordino.oracle.files.source import Source
 from sordino.oracle.rows import Rows
@@ -49,10 +58,12 @@ class Settings:
     records: int | None
     fit_intercept: bool
     l2: float
+    intervals: bool
     random_state: int | None
 
     def __post_init__(self) -> None:
         require_choice("fit_intercept", self.fit_intercept)
+        require_choice("intervals", self.intervals)
         require_strength("l2", self.l2)
 
     @staticmethod
@@ -99,7 +110,12 @@ def fit_linear(
         records, budget = stated(settings, len(persons), "person")
     problem = task.problem(records, X.shape[1], whose.unit)
     stays_sparse = X.sparse if isinstance(X, Source) else issparse(X)
-    method = prepared_method(settings.method, settings.prepare, problem, budget, task.rows.has_intercept, stays_sparse)
+    if settings.intervals:
+        method = with_intervals(settings.method, settings.prepare, problem, budget)
+    else:
+        method = prepared_method(
+            settings.method, settings.prepare, problem, budget, task.rows.has_intercept, stays_sparse
+        )
     # after what can be refused: a refusal is no release
     warn_of_earlier_releases(X)
     oracle = task.oracle(X, y, problem, budget.relation, persons)
@@ -138,6 +154,18 @@ def prepared_method(
         # Gaussian releases share a budget to the last bit; objective perturbation needs a search, and wins nothing here
         return Prepared(choose(problem, left, without=(ObjectivePerturbation,)), steps, intercept)
     return Prepared(method_for(method, problem, left), steps, intercept)
+
+
+def with_intervals(method: AnyMethod | str, prepare: Any, problem: Problem, budget: Budget) -> AnyMethod:
+    """The method with what its intervals need; "auto" is the one with the narrowest."""
+    if not (prepare is None or (isinstance(prepare, str) and prepare == "auto")):
+        raise ValueError(
+            "intervals and a preparation of the rows do not go together: rows that it scales down are other rows, and "
+            "intervals would be about a model of those. Use prepare=None."
+        )
+    if isinstance(method, str) and method == "auto":
+        return WithIntervals(SufficientStatistics() if isinstance(problem.loss, Squared) else ObjectivePerturbation())
+    return WithIntervals(method_for(method, problem, budget))
 
 
 def method_for(method: AnyMethod | str, problem: Problem, budget: Budget) -> AnyMethod:

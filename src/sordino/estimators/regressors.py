@@ -14,6 +14,7 @@ from sordino import wire
 from sordino.arrays import Array
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_fitted_names, require_numbers
+from sordino.estimators.intervals import HasIntervals
 from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.persons import Whose
@@ -31,11 +32,12 @@ from sordino.tabular.schema import Schema
 from sordino.train import Trained
 
 
-class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTables, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Fit and predict; a subclass says which loss, on targets in units of their bound."""
 
     target_range: tuple[float, float] | None
     target_bound: float | None
+    intervals: bool = False
 
     def fit(self, X: Any, y: Any = None, *, person: Any = None, records_per_person: int | None = None) -> Self:
         """`X` may be records in files (`sordino.files`), which bring their targets along.
@@ -56,19 +58,34 @@ class _PrivateRegressor(ShowsItsPromise, KnowsItsPipeline, ReadsTables, Regresso
         coefficients, intercepts = task.to_raw(trained.weights)
         shift = coding.unit * self._shift(trained)
         self.coef_, self.intercept_ = coefficients.ravel(), float(intercepts[0]) + shift
+        self.covariance_ = None if trained.covariance is None else task.covariance_to_raw(trained.covariance)
         self.certificate_, self.chosen_ = trained.about(released_weights(self)), trained.chosen
         return self
 
     def predict(self, X: Any) -> Array:
         """With a schema, or a range of targets, within it."""
         check_is_fitted(self)
-        if self.encoded_by is None:
-            require_numbers("X", X)
-            require_fitted_names(self, X)
-            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        else:
-            X = self._rows(X)
-        predicted: Array = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
+        return self._within_range(self._scores(self._encoded(X)))
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> Array:
+        """Low and high end of every prediction (records x 2): of what is expected, not of a single target."""
+        check_is_fitted(self)
+        rows = self._encoded(X)
+        return self._within_range(self._score_intervals(rows, self._scores(rows), level))
+
+    def _encoded(self, X: Any) -> Any:
+        """Rows as the weights take them."""
+        if self.encoded_by is not None:
+            return self._rows(X)
+        require_numbers("X", X)
+        require_fitted_names(self, X)
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+
+    def _scores(self, rows: Any) -> Array:
+        scores: Array = safe_sparse_dot(rows, self.coef_, dense_output=True) + self.intercept_
+        return scores
+
+    def _within_range(self, predicted: Array) -> Array:
         return predicted if self.encoded_by is None else np.clip(predicted, *self._number_target().range)
 
     def task(self, features: int) -> LinearTask:
@@ -183,6 +200,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
         records: int | None = None,
         fit_intercept: bool = True,
         l2: float = 0.0,
+        intervals: bool = False,
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -198,6 +216,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
         self.records = records
         self.fit_intercept = fit_intercept
         self.l2 = l2
+        self.intervals = intervals
         self.random_state = random_state
 
     def _loss(self, unit: float) -> Loss:
@@ -232,6 +251,7 @@ class PrivateLinearRegression(_PrivateRegressor):
         records: int | None = None,
         fit_intercept: bool = True,
         l2: float = 0.0,
+        intervals: bool = False,
         random_state: int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -247,6 +267,7 @@ class PrivateLinearRegression(_PrivateRegressor):
         self.records = records
         self.fit_intercept = fit_intercept
         self.l2 = l2
+        self.intervals = intervals
         self.random_state = random_state
 
     def _loss(self, unit: float) -> Loss:

@@ -22,6 +22,7 @@ from sordino.estimators.regressors import (
     target_bounds,
 )
 from sordino.hidden_layers import HiddenLayers
+from sordino.inference import WithIntervals
 from sordino.losses import EpsilonInsensitive, Huber, Pinball, Squared
 from sordino.model_file import LoadedModel, read_model
 from sordino.penalties import Ridge
@@ -71,6 +72,7 @@ def _linear(model: LoadedModel) -> Any:
         estimator.coef_, estimator.intercept_ = model.coef[0], float(model.intercept[0])
     else:
         estimator.coef_, estimator.intercept_ = model.coef, model.intercept
+    estimator.covariance_ = model.covariance
     return _fitted(estimator, model)
 
 
@@ -93,7 +95,7 @@ def _settings(model: LoadedModel, certificate: Any) -> dict[str, Any]:
         "delta": requested.delta,
         "schema": schema,
         "row_norm": certificate.rows.bound if schema is None else None,
-        "method": certificate.method,
+        **_method(certificate.method),
         "relation": requested.relation.value,
         "records": problem.records if requested.relation is Relation.ADD_REMOVE else None,
         "l2": problem.penalty.strength if isinstance(problem.penalty, Ridge) else 0.0,
@@ -101,6 +103,10 @@ def _settings(model: LoadedModel, certificate: Any) -> dict[str, Any]:
     if schema is not None:
         return given
     return {**given, **({"classes": model.classes} if model.classes is not None else _target(certificate))}
+
+
+def _method(method: Any) -> dict[str, Any]:
+    return {"method": method.method, "intervals": True} if isinstance(method, WithIntervals) else {"method": method}
 
 
 def _target(certificate: Certificate) -> dict[str, Any]:

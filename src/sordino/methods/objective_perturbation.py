@@ -37,7 +37,7 @@ from sordino.methods.solvers import newton, svrg
 from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.penalties import Ridge
 from sordino.privacy.calibrate import calibrate
-from sordino.privacy.events import Approximate, Event, ObjectivePerturbed, flatten
+from sordino.privacy.events import Approximate, Composed, Event, ObjectivePerturbed, flatten
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
@@ -84,6 +84,10 @@ class ObjectivePerturbation:
     needs: ClassVar[type[Oracle]] = ExactOracle
 
     def plan(self, problem: AnyProblem, budget: Budget) -> ObjectivePerturbationPlan:
+        return self.plan_beside(problem, budget, ())
+
+    def plan_beside(self, problem: AnyProblem, budget: Budget, others: StepEvents) -> ObjectivePerturbationPlan:
+        """With the least noise that earns the budget together with these other releases."""
         problem = self.require(problem, budget)
         L, _, mu = problem.constants
         n = problem.records
@@ -101,7 +105,12 @@ class ObjectivePerturbation:
             std = math.sqrt(10 * math.log(1 / budget.delta)) * L / budget.epsilon
             multiplier = std / (budget.relation.distance * L)
         else:
-            multiplier = calibrate(lambda m: _event(kappa, *self._noises(m, problem, budget, Lambda)), budget)
+
+            def whole(m: float) -> Event:
+                own = _event(kappa, *self._noises(m, problem, budget, Lambda))
+                return Composed(((own, 1), *others)) if others else own
+
+            multiplier = calibrate(whole, budget)
         return ObjectivePerturbationPlan(
             Lambda, added, kappa, self._tau(problem), *self._noises(multiplier, problem, budget, Lambda)
         )

@@ -31,6 +31,8 @@ class Release:
     event: Event
     chosen: int | None = None
     """Which setting of a search the weights come from."""
+    covariance: Array | None = None
+    """Of the weights, where their law is known: see `sordino.inference`."""
 
 
 class Plan(Protocol):

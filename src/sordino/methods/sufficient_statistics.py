@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -56,13 +56,19 @@ class SufficientStatisticsPlan:
 
 @dataclass(frozen=True)
 class SufficientStatistics:
-    """Second moments of the rows and their products with the targets, once, with noise; then algebra."""
+    """Second moments of the rows and their products with the targets, once, with noise; then algebra.
+
+    With `squares` those of the targets too, from which the size of the residuals follows: where a record is replaced
+    they cost nothing.
+    """
+
+    squares: bool = False
 
     calibration: ClassVar[Calibration] = "tight"
     needs: ClassVar[type[Oracle]] = RowsOracle
 
     def plan(self, problem: AnyProblem, budget: Budget) -> SufficientStatisticsPlan:
-        asked, d = _asked(problem), problem.dim
+        asked, d = self.asked(problem), problem.dim
         require_delta("a release of sufficient statistics", budget)
         sensitivity, width = asked.sensitivity(budget.relation), asked.width(d, intercept=False)
 
@@ -80,32 +86,44 @@ class SufficientStatistics:
         randomness: Randomness,
         start: Array | None = None,
     ) -> Release:
-        asked = _asked(problem)
+        asked = self.asked(problem)
         first = problem.start() if start is None else start
-        solved = [
-            _solved(oracle.release(asked, plan.noise, randomness), plan.floor, asked, problem)
+        found = [
+            solved(moments(oracle.release(asked, plan.noise, randomness), asked, problem), plan.floor, problem)
             for _ in np.atleast_2d(first)
         ]
-        return Release(problem.domain.project(np.stack(solved).reshape(first.shape)), plan.event)
+        return Release(problem.domain.project(np.stack(found).reshape(first.shape)), plan.event)
+
+    def asked(self, problem: AnyProblem) -> CrossMoments:
+        problem = require_linear(problem, "a release of sufficient statistics")
+        if not isinstance(problem.loss, Squared) or not isinstance(problem.penalty, Ridge):
+            raise ValueError(
+                f"sufficient statistics are those of least squares with a Ridge penalty, and the loss is "
+                f"{type(problem.loss).__name__}: use noisy gradient descent."
+            )
+        return CrossMoments(WEIGHT, problem.loss, self.squares)
 
 
-def _asked(problem: AnyProblem) -> CrossMoments:
-    problem = require_linear(problem, "a release of sufficient statistics")
-    if not isinstance(problem.loss, Squared) or not isinstance(problem.penalty, Ridge):
-        raise ValueError(
-            f"sufficient statistics are those of least squares with a Ridge penalty, and the loss is "
-            f"{type(problem.loss).__name__}: use noisy gradient descent."
-        )
-    return CrossMoments(WEIGHT, problem.loss)
+class Moments(NamedTuple):
+    """What was told: A, h, and the squares' sum, in the rows' and the targets' own units."""
+
+    A: Array
+    h: Array
+    squares: float
 
 
-def _solved(told: Array, floor: float, asked: CrossMoments, problem: AnyProblem) -> Array:
+def moments(told: Array, asked: CrossMoments, problem: AnyProblem) -> Moments:
     assert isinstance(problem, Problem)
-    d = problem.dim
-    R, Y = problem.row_norm, asked.loss.target_bound
-    eigenvalues, U = np.linalg.eigh(matrix_of(told[:-d], d))
-    h = told[-d:] / asked.weight
-    ridge = problem.records * problem.penalty.convexity / R**2
-    found: Array = U @ ((U.T @ h) / (np.maximum(eigenvalues, floor) + ridge))
-    # rows and targets were in units of their bounds
-    return found * Y / R
+    d, R, Y = problem.dim, problem.row_norm, asked.loss.target_bound
+    size = d * (d + 1) // 2
+    squares = float(told[-1]) if asked.squares else math.nan
+    return Moments(R**2 * matrix_of(told[:size], d), R * Y / asked.weight * told[size : size + d], Y**2 * squares)
+
+
+def solved(told: Moments, floor: float, problem: AnyProblem) -> Array:
+    """The least squares, with no eigenvalue below the floor, which is in units of the rows' bound."""
+    assert isinstance(problem, Problem)
+    eigenvalues, U = np.linalg.eigh(told.A)
+    ridge = problem.records * problem.penalty.convexity
+    found: Array = U @ ((U.T @ told.h) / (np.maximum(eigenvalues, floor * problem.row_norm**2) + ridge))
+    return found

@@ -27,7 +27,7 @@ from sordino.oracle.kernels.difference_kernels import stack_differences
 from sordino.oracle.kernels.slopes import SOFTMAX
 from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients
 from sordino.oracle.rows import Rows
-from sordino.oracle.statistics import BoundedRows, CrossMoments, RowStatistic
+from sordino.oracle.statistics import BoundedRows, OfTargets, RowStatistic
 
 # a multiplier so small that its products lose bits: such a row is a billion times 10^281 too long, and is dropped
 _SMALLEST_SCALE = 1e-290
@@ -125,7 +125,7 @@ class Block(ABC):
 
     def statistic(self, asked: RowStatistic) -> Array:
         """The sum over all units of the block."""
-        records = self.under(asked.loss) if isinstance(asked, CrossMoments) else self.given
+        records = self.under(asked.loss) if isinstance(asked, OfTargets) else self.given
         # nobody at all: of the right shape
         total = np.zeros(asked.width(self.columns, self.rows.has_intercept))
         for X, part in self.some_rows(records):
@@ -133,7 +133,8 @@ class Block(ABC):
             counted = part.inverses > 0
             r = np.column_stack([u * self.rows.length, np.full(len(u), self.rows.intercept)])
             r = (r if self.rows.has_intercept else r[:, :-1]) / self.rows.norm
-            total += asked.of(BoundedRows(X / self.rows.bound, u, np.where(counted[:, None], r, 0.0), part.targets))
+            r = np.where(counted[:, None], r, 0.0)
+            total += asked.of(BoundedRows(X / self.rows.bound, u, r, part.targets, self.rows.norm))
         return total
 
     def kept(self) -> Self:

@@ -9,11 +9,19 @@ a feature that is not finite has u_i = 0. Each sum says how far it moves when on
     SquareSum       sum (u_i1^2, .., u_id^2)        sqrt 2,  1                not negative, and of 1-norm 1 at most
     MomentSum       sum u_i u_i^T                   sqrt 2,  1                |uu^T - vv^T|^2 = |u|^4 + |v|^4 - 2<u,v>^2
     CrossMoments    sum (r r^T, b r y)              sqrt F(b),  sqrt(1 + b^2)
+      with squares  sum (r r^T, b r y, y^2)         sqrt max(F(b), 3 + b^2),  sqrt(2 + b^2)       for b^2 <= 2
+    CurvatureSum    sum (phi''_i/beta) r r^T        sqrt 2,  1                that of MomentSum, for weights in [0, 1]
+    SlopeSum        sum (phi'_i/L)^2 r r^T          sqrt 2,  1
 
-For the last r = (s u, rho) is the row with its intercept and y the target, in units of their bounds. Two unit rows of
-cosine c and two targets of size 1 are sqrt(2 (1 - c^2) + 2 b^2 (1 - c y y')) apart, at most
+For the last four r = (s u, rho) is the row with its intercept and y the target, in units of their bounds. Two unit rows
+of cosine c and two targets of size 1 are sqrt(2 (1 - c^2) + 2 b^2 (1 - c y y')) apart, at most
 
     F(b) = 2 (1 - c^2) + 2 b^2 (1 + c),     c = min(1, b^2/2);      F(1) = 4.5, where two sums by themselves cost 6.
+
+Squares of the targets are there for nothing: with y = 1 and y'^2 = t the best cosine leaves  2 + b^2 (1 + t) +
+b^4 t/2 + (1 - t)^2,  convex in t, so that one of t = 0 and t = 1, which is F(b), is the furthest. Shorter rows are no
+further: along a row's length  l^4 + (b^2 y^2 - 2 k^2) l^2 + p l,  p >= 0, k <= 1, a maximum inside has a value of 1/3
+at most, beside at most 2 + b^2 for what does not depend on l.
 
 Matrices are told by the coordinates (A_jj, sqrt 2 A_jk), j < k, whose Euclidean norm is their Frobenius norm.
 """
@@ -21,6 +29,7 @@ Matrices are told by the coordinates (A_jj, sqrt 2 A_jk), j < k, whose Euclidean
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -29,17 +38,19 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.losses import Squared
+from sordino.losses.scalar import Scalar
 
 _SQRT2 = math.sqrt(2)
 
 
 class BoundedRows(NamedTuple):
-    """Some records: x, u, the rows with their intercept r, and the targets."""
+    """Some records: x, u, the rows with their intercept r, the targets, and the norm in units of which r is."""
 
     x: Array
     u: Array
     r: Array
     targets: Array
+    norm: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -134,32 +145,88 @@ class MomentSum:
 
 @dataclass(frozen=True)
 class CrossMoments:
-    """`weight` is b; `loss` says which targets count, and bounds them."""
+    """`weight` is b; `loss` says which targets count, and bounds them. With `squares`, those of the targets too."""
 
     weight: float
     loss: Squared
+    squares: bool = False
+
+    def __post_init__(self) -> None:
+        if self.squares and self.weight**2 > 2:
+            raise ValueError(f"weight is {self.weight}: beside squares of targets its square is at most 2.")
 
     @property
     def clip(self) -> float:
-        return math.hypot(1.0, self.weight)
+        return self.sensitivity(Relation.ADD_REMOVE)
 
     def sensitivity(self, relation: Relation) -> float:
         b2 = self.weight**2
         if relation is Relation.ADD_REMOVE:
-            return math.sqrt(1 + b2)
+            return math.sqrt(1 + b2 + self.squares)
         c = min(1.0, b2 / 2)
-        return math.sqrt(2 * (1 - c**2) + 2 * b2 * (1 + c))
+        return math.sqrt(max(2 * (1 - c**2) + 2 * b2 * (1 + c), 2 + b2 + self.squares))
 
     def width(self, columns: int, intercept: bool) -> int:
         d = columns + intercept
-        return d * (d + 1) // 2 + d
+        return d * (d + 1) // 2 + d + self.squares
 
     def of(self, some: BoundedRows) -> Array:
         y = some.targets / self.loss.target_bound
-        return np.concatenate([coordinates(some.r.T @ some.r), self.weight * (y @ some.r)])
+        squares = [y @ y] if self.squares else []
+        return np.concatenate([coordinates(some.r.T @ some.r), self.weight * (y @ some.r), squares])
 
 
-RowStatistic = RowSum | RowsWithin | ColumnsBelow | SquareSum | MomentSum | CrossMoments
+@dataclass(frozen=True, eq=False)
+class WeightedMoments(ABC):
+    """sum of v_i r_i r_i^T at the weights `at`, with v_i in [0, 1]: no record adds more than r_i r_i^T."""
+
+    loss: Scalar
+    at: Array
+    clip: ClassVar[float] = 1.0
+
+    @staticmethod
+    def bound(relation: Relation) -> float:
+        """The sensitivity, wherever it is asked."""
+        return _SQRT2 if relation is Relation.REPLACE_ONE else 1.0
+
+    def sensitivity(self, relation: Relation) -> float:
+        return self.bound(relation)
+
+    def width(self, columns: int, intercept: bool) -> int:
+        d = columns + intercept
+        return d * (d + 1) // 2
+
+    def of(self, some: BoundedRows) -> Array:
+        # a score that is not finite has no weight, and nobody is told that there is one
+        with np.errstate(all="ignore"):
+            v = self.weights(some.norm * (some.r @ self.at), some.targets)
+        v = np.clip(np.where(np.isfinite(v), v, 0.0), 0.0, 1.0)
+        return coordinates((some.r * v[:, None]).T @ some.r)
+
+    @abstractmethod
+    def weights(self, scores: Array, targets: Array) -> Array: ...
+
+
+@dataclass(frozen=True, eq=False)
+class CurvatureSum(WeightedMoments):
+    """The Hessian of the data term at `at`, in units of the loss's curvature bound."""
+
+    def weights(self, scores: Array, targets: Array) -> Array:
+        return self.loss.curvature(scores, targets) / self.loss.curvature_bound
+
+
+@dataclass(frozen=True, eq=False)
+class SlopeSum(WeightedMoments):
+    """The second moments of the records' gradients at `at`, in units of the square of the loss's slope bound."""
+
+    def weights(self, scores: Array, targets: Array) -> Array:
+        return (self.loss.slope(scores, targets) / self.loss.slope_bound) ** 2
+
+
+OfTargets = CrossMoments | WeightedMoments
+"""Sums that leave out records whose target the loss does not admit."""
+
+RowStatistic = RowSum | RowsWithin | ColumnsBelow | SquareSum | MomentSum | OfTargets
 
 
 def coordinates(matrix: Array) -> Array:

@@ -4,10 +4,8 @@ r"""A method on rows that are prepared first: one plan, one release, one certifi
 
 Privacy: every step is a Gaussian release with a share of mu^2, where mu is what the budget is in Gaussian differential
 privacy; given what they released, the losses are fixed, and training is one more release that may depend on it. What
-training may cost is not read off that mu: a method of another kind that is (epsilon', delta)-private need not be as
-private as a Gaussian with the same point, and objective perturbation taken for one would exceed delta by more than
-half. So the method is planned at an epsilon' and the whole composition is accounted for, by its true events; epsilon'
-is moved until that is the budget.
+training may cost is not read off that mu: the whole composition costs the budget, by its true events (see
+`methods.within`).
 
 What is released are weights for the given rows. Rows above the prepared norm were scaled down to it in training; a
 prediction is linear in the given row all the same, which measures no worse.
@@ -23,24 +21,20 @@ from typing import Any, ClassVar
 from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.domains import Everywhere
-from sordino.methods import Method, Plan, Release
+from sordino.methods import Method, Release
 from sordino.methods.protocol import AnyMethod, AnyProblem, Calibration, StepEvents, planned
 from sordino.methods.schedule import gaussian_allowance
 from sordino.methods.settings import require_delta, require_linear
+from sordino.methods.within import left_beside, plan_within
 from sordino.oracle.protocol import LinearOracle, Oracle
 from sordino.oracle.rows import PreparedRows
 from sordino.prepare.centre import Centre
 from sordino.prepare.column_bounds import ColumnBounds
 from sordino.prepare.protocol import Preparation, StepPlan
-from sordino.privacy.accountants import epsilon, gdp_epsilon
 from sordino.privacy.events import Composed, Event
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.words import plan_card
-
-_TRIES = 25
-_NEARLY = 1e-4
-"""How much of epsilon may be left over: finding the rest would take longer than it is worth."""
 
 
 @dataclass(frozen=True)
@@ -131,20 +125,11 @@ class Prepared:
 
     def _within(self, problem: Problem, budget: Budget, steps: tuple[StepPlan, ...]) -> PreparedPlan:
         """The plan whose whole composition costs nearly the budget, and no more."""
-        first = left_for_training(problem, budget, self.share).epsilon
-        found, tried = None, first
-        for _ in range(_TRIES):
-            inner: Plan = planned(self.method, problem, replace(budget, epsilon=tried))
-            plan = PreparedPlan(steps, inner)
-            cost = epsilon(plan.event, budget.delta, budget.relation)
-            if cost <= budget.epsilon:
-                found = plan
-                if cost >= (1 - _NEARLY) * budget.epsilon or tried >= first:
-                    return found
-            # the rest is smooth in epsilon': in proportion, and a hair below
-            tried = (
-                min(first, tried * (budget.epsilon / cost) ** 1.1 * (1 - 1e-9)) if math.isfinite(cost) else tried / 2
-            )
+        found = plan_within(
+            left_for_training(problem, budget, self.share),
+            budget,
+            lambda left: PreparedPlan(steps, planned(self.method, problem, left)),
+        )
         if found is None:
             raise ValueError(
                 f"{type(self.method).__name__} cannot be brought within what preparation leaves of the budget: use "
@@ -166,10 +151,6 @@ def share_of(steps: Sequence[Preparation]) -> float:
 
 
 def left_for_training(problem: Problem, budget: Budget, share: float) -> Budget:
-    """What remains of the budget beside Gaussian releases with this share, for a method that is Gaussian itself.
-
-    A hair less, so that the lattices' distances fit too. Any other method is a guess away from here: see `Prepared`.
-    """
+    """What remains of the budget beside Gaussian releases with this share, for a method that is Gaussian itself."""
     require_gaussian(budget)
-    mu = gaussian_allowance(problem.dim, budget)
-    return replace(budget, epsilon=gdp_epsilon(mu * math.sqrt(1 - share), budget.delta) * (1 - 1e-6))
+    return left_beside(problem, budget, share)

@@ -11,6 +11,7 @@ from sordino.arrays import Array
 from sordino.certificate import Certificate
 from sordino.domains import Everywhere
 from sordino.formatting import number
+from sordino.inference import why_no_intervals
 from sordino.methods import OutputPerturbationPlan, PermutationSGDPlan
 from sordino.model_file import LoadedModel
 from sordino.privacy.noise import GaussianNoise
@@ -18,6 +19,24 @@ from sordino.reporting.section import Section, Table
 
 _MOST = 40
 """Rows of the table; a page is read by people."""
+
+LEVEL = 0.95
+
+_INTERVALS = (
+    f"Each interval holds its coefficient {LEVEL:.0%} of the time, over other records like these and other noise: both "
+    "are counted, and what the intervals follow from is within the guarantee. The coefficients they speak of are those "
+    "that all such records together would give, with rows and targets bounded, and weights penalised, as they were "
+    "here. Many intervals hold together less often than each of them."
+)
+_NOISE = (
+    "The noise alone moves each of them by about its standard deviation. The choice of records and the method's own "
+    "error come on top, and are not in it."
+)
+_UNKNOWN = (
+    "No error is known for them: this method's noise goes through its steps or its objective, and how far it moved a "
+    "coefficient does not follow from the certificate. Do not read a single one as a finding; a model that is fitted "
+    "with intervals has them."
+)
 
 
 def coefficients_section(model: LoadedModel, certificate: Certificate) -> Section:
@@ -29,15 +48,10 @@ def coefficients_section(model: LoadedModel, certificate: Certificate) -> Sectio
                 "included. No single one of them has a meaning of its own, and no error is known for them.",
             ),
         )
-    deviation = noise_deviation(certificate)
-    rows = _rows(model, None if deviation is None or certificate.rows is None else deviation)
-    largest = sorted(rows, key=lambda row: -abs(row[1]))[:_MOST]
-    left_out = len(rows) - len(largest)
-    shown = tuple(
-        (name, _signed(value), *(() if error is None else (_signed(error),))) for name, value, error in largest
-    )
-    known = deviation is not None
-    columns = ("feature", "coefficient", *(("noise, standard deviation",) if known else ()))
+    heading, errors, said = _errors(model, certificate)
+    listed = list(zip(_rows(model), errors, strict=True))
+    largest = sorted(listed, key=lambda row: -abs(row[0][1]))[:_MOST]
+    left_out = len(listed) - len(largest)
     caption = (
         "Coefficients"
         if not left_out
@@ -52,14 +66,38 @@ def coefficients_section(model: LoadedModel, certificate: Certificate) -> Sectio
                 if model.schema is not None
                 else ""
             ),
-            "The noise alone moves each of them by about its standard deviation. The choice of records and the "
-            "method's own error come on top, and are not in it."
-            if known
-            else "No error is known for them: this method's noise goes through its steps or its objective, and how far "
-            "it moved a coefficient does not follow from the certificate. Do not read a single one as a finding.",
+            said,
         ),
-        tables=(Table(caption, columns, shown, numeric=(1, 2)),),
+        tables=(
+            Table(
+                caption,
+                ("feature", "coefficient", *heading),
+                tuple((name, _signed(value), *error) for (name, value), error in largest),
+                numeric=tuple(range(1, 2 + len(heading))),
+            ),
+        ),
     )
+
+
+def _errors(model: LoadedModel, certificate: Certificate) -> tuple[tuple[str, ...], list[tuple[str, ...]], str]:
+    """The columns that tell of errors, their cells for every coefficient, and what they mean."""
+    if model.covariance is not None:
+        ends = model.confidence_intervals(LEVEL).coef
+        intervals = [f"{_signed(low)} to {_signed(high)}" for low, high in ends]
+        if model.classes is None:
+            return (f"{LEVEL:.0%} interval",), [(cell,) for cell in intervals], _INTERVALS
+        with np.errstate(over="ignore"):
+            odds = [f"× {low:.3g} to × {high:.3g}" for low, high in np.exp(ends)]
+        headings = (f"{LEVEL:.0%} interval", f"odds of {model.classes[1]} for one more, {LEVEL:.0%}")
+        return headings, list(zip(intervals, odds, strict=True)), _INTERVALS
+    nothing: list[tuple[str, ...]] = [()] * model.coef.size
+    if model.asked_for_intervals:
+        why = why_no_intervals(certificate)
+        return (), nothing, f"{why[0].upper()}{why[1:]}"
+    deviation = noise_deviation(certificate)
+    if deviation is None:
+        return (), nothing, _UNKNOWN
+    return ("noise, standard deviation",), [(_signed(deviation),)] * model.coef.size, _NOISE
 
 
 def noise_deviation(certificate: Certificate) -> float | None:
@@ -80,13 +118,13 @@ def _target_unit(certificate: Certificate) -> float:
     return next((float(read["target_bound"]) for read in found if read is not None), 1.0)
 
 
-def _rows(model: LoadedModel, deviation: float | None) -> list[tuple[str, float, float | None]]:
+def _rows(model: LoadedModel) -> list[tuple[str, float]]:
     names = model.feature_names or tuple(f"feature {place}" for place in range(1, model.features + 1))
     table: Array = np.atleast_2d(model.coef)
     many = len(table) > 1
     labels = [""] if not many or model.classes is None else [f"{label}: " for label in model.classes.tolist()]
     return [
-        (f"{label}{name}", float(value), deviation)
+        (f"{label}{name}", float(value))
         for label, outputs in zip(labels, table, strict=True)
         for name, value in zip(names, outputs, strict=True)
     ]

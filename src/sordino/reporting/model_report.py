@@ -140,10 +140,9 @@ def _title(about: _About) -> str:
 
 def _own_sections(about: _About, spending: Spending | None, evaluation: Evaluation | None) -> tuple[Section, ...]:
     model, certificate = about.model, about.certificate
-    released = None if model is None else sum(array.size for array in model.weights.values())
     found = [
         None if spending is None else spending_section(spending),
-        flow_section(certificate, released, about.schema is not None),
+        flow_section(certificate, model, about.schema is not None),
         bounds_section(certificate, about.schema),
         None if model is None else curves_section(model),
         None if model is None else coefficients_section(model, certificate),
