@@ -37,6 +37,8 @@ from sordino.train import PrivacyWarning
 class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTables, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Fit and predict; a subclass says which loss."""
 
+    intervals: bool = False
+
     def __init__(
         self,
         epsilon: float = 1.0,

@@ -19,6 +19,7 @@ from sordino import wire
 from sordino.certificate import Certificate, Finding
 from sordino.formatting import instant, number, percent
 from sordino.identity import Face
+from sordino.inference import WithIntervals
 from sordino.prepare import Prepared
 from sordino.privacy.groups import Attacks
 from sordino.privacy.randomness import SYSTEM
@@ -166,6 +167,8 @@ def _identity(page: Page) -> list[tuple[str, str]]:
     method, how = certificate.method, ""
     if isinstance(method, Prepared):
         method, how = method.method, " on prepared rows"
+    elif isinstance(method, WithIntervals):
+        method, how = method.method, " with intervals"
     lines = [
         ("released", instant(certificate.created)),
         ("trained by", f"{type(method).__name__}{how}, Sordino {certificate.versions['sordino']}"),
