@@ -1,6 +1,6 @@
 r"""How often intervals of 95 % hold what they are about, over n, d, epsilon, methods and losses.
 
-    python benchmarks/intervals.py [--runs 400] [--only newton] [--seed 0]
+    python benchmarks/intervals.py [--runs 200] [--only newton] [--seed 0]
 
 Records are drawn anew for every run, and so is the noise. Rows are uniform in a box inside of the row bound, so that
 none is scaled down. Logistic and Huber regression and least squares are true models with known coefficients; Huber's
@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from _results import RESULTS, commit, keep
+from _results import RESULTS, keep, provenance
 from scipy.optimize import minimize
 from scipy.special import expit
 
@@ -40,7 +40,7 @@ SIZE, INTERCEPT = 2.45, -0.5
 ROWS = Rows(1.0, 0.28)
 METHODS = {
     "objective perturbation": WithIntervals(ObjectivePerturbation()),
-    "noisy gradient descent": WithIntervals(NoisyGradientDescent()),
+    "noisy gradient descent": WithIntervals(NoisyGradientDescent(25)),
     "output perturbation": WithIntervals(OutputPerturbation()),
     "sufficient statistics": WithIntervals(SufficientStatistics()),
 }
@@ -61,20 +61,23 @@ class Cell:
     epsilon: float
 
 
-GRID = [(n, d) for d in (3, 10) for n in (2_000, 10_000, 30_000)]
+GRID = [
+    *((n, 3, epsilon) for n in (2_000, 10_000, 30_000) for epsilon in (1.0, 3.0)),
+    (10_000, 3, 0.5),
+    *((30_000, 10, epsilon) for epsilon in (0.5, 1.0, 3.0)),
+]
 CELLS = [
     *(
-        Cell(method, "logistic", n, d, epsilon)
-        for method in ("objective perturbation", "noisy gradient descent", "output perturbation")
-        for n, d in GRID
-        for epsilon in (0.5, 1.0, 3.0)
+        Cell(method, "logistic", *where)
+        for method in ("objective perturbation", "noisy gradient descent")
+        for where in GRID
     ),
-    *(Cell("sufficient statistics", "least squares", n, d, eps) for n, d in GRID for eps in (0.5, 1.0, 3.0)),
+    *(Cell("output perturbation", "logistic", *where) for where in ((10_000, 3, 1.0), (30_000, 3, 1.0))),
+    *(Cell("sufficient statistics", "least squares", *where) for where in GRID),
     *(
-        Cell(method, loss, n, 3, epsilon)
+        Cell(method, loss, 10_000, 3, epsilon)
         for loss in ("huber", "wrong logistic")
         for method in ("objective perturbation", "noisy gradient descent")
-        for n in (10_000, 30_000)
         for epsilon in (1.0, 3.0)
     ),
 ]
@@ -163,7 +166,7 @@ def measured(cell: Cell, runs: int, seed: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--only", default="", help="cells whose method or loss has this word; the others stay as kept")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
@@ -174,7 +177,7 @@ def main() -> None:
             continue
         started = time.perf_counter()
         found = measured(cell, given.runs, given.seed)
-        cells[name(found)] = {**found, "commit": commit()}
+        cells[name(found)] = {**found, "commit": provenance()["commit"]}
         print(*(f"{value}" for value in found.values()), f"{time.perf_counter() - started:.0f} s", flush=True)
     keep("intervals", {"level": LEVEL, "delta": DELTA, "cells": [cells[key] for key in sorted(cells)]})
 

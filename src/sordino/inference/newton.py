@@ -58,14 +58,18 @@ class Linearised:
         least = CLEAR * self.curvature_std * math.sqrt(2 * len(e))
         return np.asarray(-(U @ ((U.T @ self.gradient) / np.maximum(e, least))))
 
-    def covariance(self, slopes: Array) -> Array:
-        """`slopes` is J; where noise made a direction of it negative, there was none."""
+    def covariance(self, slopes: Array, at_the_end: Array | None = None) -> Array:
+        """`slopes` is J, where noise made a direction of it negative there was none.
+
+        What other records would change is decided by the curvature where the step ends, if that is known to be another.
+        """
         d, s, identity = self.step, self.curvature_std, np.eye(len(self.gradient))
         e, U = np.linalg.eigh(slopes)
         J = (U * np.maximum(e, 0.0)) @ U.T
         K = s**2 / 2 * (d @ d * identity + np.outer(d, d))
         inverse = np.linalg.inv(self.curvature)
-        found = inverse @ (self.gradient_std**2 * identity + J + K) @ inverse
+        own = inverse if at_the_end is None else np.linalg.inv(at_the_end)
+        found = inverse @ (self.gradient_std**2 * identity + K) @ inverse + own @ J @ own
         return np.asarray((found + found.T) / 2)
 
     def bend(self, covariance: Array, scale: float) -> float:
