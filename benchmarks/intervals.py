@@ -179,7 +179,7 @@ def main() -> None:
         found = measured(cell, given.runs, given.seed)
         cells[name(found)] = {**found, "commit": provenance()["commit"]}
         print(*(f"{value}" for value in found.values()), f"{time.perf_counter() - started:.0f} s", flush=True)
-    keep("intervals", {"level": LEVEL, "delta": DELTA, "cells": [cells[key] for key in sorted(cells)]})
+        keep("intervals", {"level": LEVEL, "delta": DELTA, "cells": [cells[key] for key in sorted(cells)]})
 
 
 def name(cell: dict[str, Any]) -> str:
