@@ -62,6 +62,10 @@ PERSON_MEAN = Sentence("a person's records count as one: the mean of what each o
 PERSON_CAPPED = Sentence(
     "a person's records count as one: the sum of what each of them adds, clipped by itself, divided by {most:d}"
 )
+PERSON_SUM = Sentence(
+    "a person's records count as one: the sum of their gradients, divided by {typical:g} and clipped as one; of losses "
+    "and rows the mean"
+)
 MOST_RECORDS = Sentence("of a person's records at most {most:d} are used, drawn at random; {most:d} is public")
 TARGETS_CLIPPED = Sentence("targets are clipped to [-{target_bound:g}, {target_bound:g}]")
 TARGETS_IN_RANGE = Sentence("targets are clipped to the range from {target_low:g} to {target_high:g}")
@@ -76,6 +80,7 @@ COUNT_STANDS_IN = Sentence("{records:d} is a public stand-in for the number of r
 PERSONS_PUBLIC = Sentence("the number of persons, {records:d}, is public")
 PERSONS_STAND_IN = Sentence("{records:d} is a public stand-in for the number of persons")
 ONE_IDENTIFIER = Sentence("no person has records under two identifiers")
+TYPICAL_PUBLIC = Sentence("the guess that a person has {typical:g} records does not come from the records")
 TARGET_BOUND_PUBLIC = Sentence("the target bound {target_bound:g} does not come from the records")
 TARGET_RANGE_PUBLIC = Sentence("the target range from {target_low:g} to {target_high:g} does not come from the records")
 CLASSES_GIVEN = Sentence("the class labels were given")
@@ -85,6 +90,8 @@ STEPS_PUBLIC = Sentence(
 )
 SCHEMA_PUBLIC = Sentence("the schema and its bounds ({schema}) were chosen without looking at the records")
 COUNTS_PUBLIC = Sentence("the numbers of records are public: {counts}")
+PERSON_COUNTS_PUBLIC = Sentence("the numbers of persons are public: {counts}")
+WHOLE_PERSONS = Sentence("no person has records at two owners")
 OUTSIDERS = Sentence(
     "Federation {plan}: the guarantee holds against everybody outside the federation only: each of the {owners:d} "
     "owners knows its own share of the noise and could take it off, and all of them add theirs"
@@ -137,6 +144,8 @@ OPTIONAL = {
         STEPS_PUBLIC,
         SCHEMA_PUBLIC,
         COUNTS_PUBLIC,
+        PERSON_COUNTS_PUBLIC,
+        WHOLE_PERSONS,
         OUTSIDERS,
         DISTRIBUTED,
         JOINT,
@@ -170,7 +179,7 @@ def required(
     replaced = budget.relation is Relation.REPLACE_ONE
     scaled = () if rows is None else (ROWS_SCALED(row_bound=rows.bound),)
     bound = () if rows is None else (ROW_BOUND_PUBLIC(row_bound=rows.bound),)
-    person = problem.person if isinstance(problem, Problem) else None
+    person = problem.person
     counted = {
         "record": (COUNT_PUBLIC, COUNT_STANDS_IN),
         "person": (PERSONS_PUBLIC, PERSONS_STAND_IN),
@@ -182,7 +191,7 @@ def required(
             *bound,
             (NETWORK_PUBLIC if network else SETTINGS_PUBLIC)(),
             counted(records=problem.records),
-            *(() if person is None else (ONE_IDENTIFIER(),)),
+            *_assumed_of_person(person),
         ),
         "notes": (
             *((remark(aim=budget.epsilon, earned=earned),) if method.calibration == "paper" else ()),
@@ -195,9 +204,21 @@ def _of_person(person: PersonUnit | None) -> tuple[str, ...]:
     """How their records make one contribution."""
     if person is None:
         return ()
-    most = {"most": person.most_records}
-    whole = PERSON_MEAN() if person.contribution == "mean" else PERSON_CAPPED(**most)
-    return (whole,) if person.most_records is None else (whole, MOST_RECORDS(**most))
+    match person:
+        case PersonUnit(contribution="mean"):
+            whole = PERSON_MEAN()
+        case PersonUnit(contribution="capped", most_records=most):
+            whole = PERSON_CAPPED(most=most)
+        case PersonUnit(typical_records=typical):
+            whole = PERSON_SUM(typical=typical)
+    return (whole,) if person.most_records is None else (whole, MOST_RECORDS(most=person.most_records))
+
+
+def _assumed_of_person(person: PersonUnit | None) -> tuple[str, ...]:
+    if person is None:
+        return ()
+    guess = person.typical_records
+    return (ONE_IDENTIFIER(),) if guess is None else (ONE_IDENTIFIER(), TYPICAL_PUBLIC(typical=guess))
 
 
 def consistent(

@@ -22,11 +22,13 @@ from sordino.estimators import (
     PrivateLinearSVR,
     PrivateLogisticRegression,
     PrivateMLPClassifier,
+    PrivateMLPRegressor,
     PrivateQuantileRegressor,
     PrivateSearch,
 )
 from sordino.files import Arrays, EncodedTable, Table
 from sordino.methods import NoisyGradientDescent, ObjectivePerturbation
+from sordino.problem import PersonUnit
 from sordino.train import PrivacyWarning
 
 PERSONS = 150
@@ -173,9 +175,62 @@ def test_what_is_refused():
         classifier(relation="add_remove", **bounds).fit(X, y, person=TABLE["who"])
     with pytest.raises(ValueError, match="nobody"):
         classifier(**bounds).fit(TABLE[["age"]], y, person="nobody")
-    # a network protects records, and does not know the word
-    with pytest.raises(TypeError, match="person"):
-        PrivateMLPClassifier(row_norm=80.0, classes=["no", "yes"]).fit(X, y, person=TABLE["who"])
+    for words, given in {
+        "typical_records is None": {"person": TABLE["who"], "contribution": "sum"},
+        "nothing else is": {"person": TABLE["who"], "typical_records": 3},
+        "it must be 'mean', 'capped' or 'sum'": {"person": TABLE["who"], "contribution": "median"},
+        "nothing says whose": {"contribution": "sum", "typical_records": 3},
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            classifier(**bounds).fit(X, y, **given)
+    with pytest.raises(ValueError, match="a person's clipped sum is none"):
+        PrivateLinearSVC(**bounds).fit(X, y, person=TABLE["who"], contribution="sum", typical_records=3)
+    network = PrivateMLPClassifier(row_norm=80.0, classes=["no", "yes"])
+    for words, given in {
+        "records_per_person is missing": {"person": TABLE["who"]},
+        "the gradient of a whole person is not formed": {"person": TABLE["who"], "contribution": "sum"},
+        "nothing says whose": {"records_per_person": 3},
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            network.fit(X, y, **given)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        PrivateLogisticRegression(row_norm=80.0, classes=[-1, 1]),
+        PrivateHuberRegressor(row_norm=80.0, target_bound=1.0),
+        PrivateLinearRegression(row_norm=80.0, target_bound=1.0),
+        PrivateSearch(
+            PrivateLogisticRegression(row_norm=80.0, classes=[-1, 1]), {"method": [NoisyGradientDescent(steps=3)]}
+        ),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_clipped_sums(estimator):
+    y = np.where(TABLE["ill"] == "yes", 1, -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        fitted = estimator.fit(TABLE[["age"]], y, person=TABLE["who"], contribution="sum", typical_records=3.5)
+    certificate = Certificate.from_json(fitted.certificate_.to_json())
+    assert certificate.problem.person == PersonUnit(None, "sum", 3.5)
+    assert all(finding.holds for finding in verify(certificate))
+    assert any("divided by 3.5 and clipped as one" in sentence for sentence in certificate.enforced)
+    assert "the guess that a person has 3.5 records does not come from the records" in certificate.assumed
+
+
+@pytest.mark.parametrize("contribution", ["mean", "capped"])
+@pytest.mark.parametrize("kind", [PrivateMLPClassifier, PrivateMLPRegressor])
+def test_networks_protect_persons(kind, contribution):
+    y = np.where(TABLE["ill"] == "yes", 1, -1)
+    stated = {"classes": [-1, 1]} if kind is PrivateMLPClassifier else {"target_bound": 1.0}
+    network = kind(2.0, row_norm=80.0, hidden_layer_sizes=(4,), epochs=2, batch_size=50, **stated)
+    fitted = network.fit(TABLE[["who", "age"]], y, person="who", records_per_person=3, contribution=contribution)
+    certificate = Certificate.from_json(fitted.certificate_.to_json())
+    assert (certificate.problem.records, certificate.problem.unit) == (PERSONS, "person")
+    assert certificate.delta == 1 / PERSONS**2
+    assert certificate.problem.person == PersonUnit(3, contribution)
+    assert all(finding.holds for finding in verify(certificate))
 
 
 def test_the_command_line(tmp_path):
@@ -200,3 +255,13 @@ def test_the_command_line(tmp_path):
     assert planned.exit_code == 0, planned.output
     assert "one person moves the mean gradient" in " ".join(planned.output.split())
     assert "Not objective perturbation" in planned.output
+    summed = ["--contribution", "sum", "--typical-records", "3"]
+    run = CliRunner().invoke(app, ["fit", *common, "--out", str(tmp_path / "s.sordino"), "--person", "who", *summed])
+    assert run.exit_code == 0, run.output
+    assert "the guess that a person has 3 records" in " ".join(run.output.split())
+    planned = CliRunner().invoke(app, ["plan", "--records", "5000", "--features", "9", "--epsilon", "1", *summed])
+    assert planned.exit_code == 0, planned.output
+    text = " ".join(planned.output.split())
+    for method in ("objective perturbation", "output perturbation"):
+        assert f"Not {method}" in text
+    assert "a person's clipped sum is none" in text

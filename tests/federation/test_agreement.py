@@ -14,6 +14,8 @@ from rehearsal import Rehearsal, together
 from sordino.budget import Budget
 from sordino.federation.agreement import agree
 from sordino.federation.mpyc_engine import MpycAggregation
+from sordino.federation.plan import FederationPlan, Owner
+from sordino.problem import PersonUnit
 
 PLAN = owners.plan_for(3)
 
@@ -107,6 +109,37 @@ def test_disjoint_identifiers_agree():
 
 def test_owners_without_identifiers_are_not_compared():
     assert all(not isinstance(said, str) for said in everybody([PLAN] * 3, identifiers=(range(10), None, None)))
+
+
+PERSONS = FederationPlan(
+    tuple(Owner(f"owner {i}", count) for i, count in enumerate((4, 7, 9))),
+    replace(PLAN.problem, records=20, person=PersonUnit(3)),
+    PLAN.budget,
+    PLAN.method,
+    rows=PLAN.rows,
+)
+
+
+def test_a_person_of_two_owners_is_refused_and_only_they_learn_how_many():
+    """Everybody has several records of each, and owners 0 and 1 share one person."""
+    lists = [np.repeat(some, 3).tolist() for some in (range(4), range(3, 10), range(20, 29))]
+    said = everybody([PERSONS] * 3, identifiers=lists)
+    assert "some persons here belong to another owner as well: owner 1 (1)." in said[0]
+    assert "some persons here belong to another owner as well: owner 0 (1)." in said[1]
+    assert "some persons belong to two owners, owner 0, owner 1, who know how many" in said[2]
+    for sentence in said:
+        assert "agree on who keeps which person. No record was used" in sentence
+
+
+def test_owners_who_share_nobody_agree_whatever_number_of_records_each_has():
+    lists = [np.repeat(some, 3).tolist() for some in (range(4), range(4, 11), range(20, 29))]
+    assert all(not isinstance(said, str) for said in everybody([PERSONS] * 3, identifiers=lists))
+
+
+def test_an_owner_without_identifiers_is_named():
+    for said in everybody([PERSONS] * 3, identifiers=(range(4), None, range(20, 29))):
+        assert said.startswith("owner 1 bring no identifiers: a person whose records are at several owners")
+        assert said.endswith("No record was touched.")
 
 
 def test_sums_in_the_open_need_bits_for_joint_noise():

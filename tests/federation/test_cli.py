@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from sordino.cli.app import app
 from sordino.federation.member_folder import FILES, MemberFolder
 from sordino.federation.signed_plan import SignedPlan
+from sordino.problem import PersonUnit
 from three_owners import NAMES, SCHEMA, write_members
 
 FAST = ("--method", "noisy-gradient-descent")
@@ -61,6 +63,35 @@ def test_from_identities_to_accepted_plans(folder):
     assert "south: not begun" in told.stdout
     assert "Sums opened: 0 of 5" in told.stdout
     assert "epsilon 0," in told.stdout
+
+
+def test_a_plan_for_persons_is_shown_as_one(folder):
+    written = init(folder, "--steps", 5, "--delta", 1e-5, "--person", "id", "--per-person", 3)
+    assert written.exit_code == 0, written.stderr
+    signed_plan = SignedPlan.load(folder / "plan.json")
+    assert signed_plan.plan.problem.person == PersonUnit(3)
+    assert signed_plan.identifiers == "id"
+    assert "persons of all owners" in written.stdout
+    assert "no person has records at two owners" in written.stdout
+    with pytest.raises(ValueError, match="names no column that says whose a record is"):
+        replace(signed_plan, identifiers="")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--person", "id", "--identifiers", "id"), "--identifiers and --person were given"),
+        (("--per-person", 3), "name them by --person"),
+        (("--person", "age"), "is used by the model at once"),
+        (("--person", "id", "--contribution", "sum"), "typical_records is None"),
+        (("--person", "id", "--contribution", "median"), "it must be 'mean', 'capped' or 'sum'"),
+    ],
+    ids=str,
+)
+def test_plans_for_persons_that_make_no_sense(folder, options, words):
+    written = init(folder, "--delta", 1e-5, *options)
+    assert written.exit_code != 0
+    assert words in " ".join(written.stderr.split())
 
 
 def test_a_key_is_its_owners_alone(folder):

@@ -9,7 +9,17 @@ import typer
 
 from sordino.budget import Relation
 from sordino.cli.console import complain, progress, say, show_table
-from sordino.cli.options import L2, Delta, Epsilon, MethodName, Neighbours, method_named
+from sordino.cli.options import (
+    L2,
+    Contributed,
+    Delta,
+    Epsilon,
+    MethodName,
+    Neighbours,
+    PerPerson,
+    Typical,
+    method_named,
+)
 
 if TYPE_CHECKING:
     from sordino.federation.member_folder import MemberFolder
@@ -46,6 +56,13 @@ def init(
     identifiers: Annotated[
         str, typer.Option(help="A column that tells records apart: the owners count common ones, and show none.")
     ] = "",
+    person: Annotated[
+        str,
+        typer.Option(help="A column that says whose a record is: persons are protected, and the list counts them."),
+    ] = "",
+    per_person: PerPerson = None,
+    contribution: Contributed = "mean",
+    typical_records: Typical = None,
 ) -> None:
     """Write the plan that all members accept, signed by this one. No record is needed, and none is read."""
     from sordino import outputs
@@ -53,8 +70,14 @@ def init(
     from sordino.federation.signed_plan import PLAN
     from sordino.federation.trust import Mode
     from sordino.identity import CERTIFICATE, KEY, Identity
+    from sordino.problem import PersonUnit
     from sordino.tabular.schema import Schema
 
+    unit = PersonUnit(per_person, contribution, typical_records)  # type: ignore[arg-type]  # refuses other words
+    if identifiers and person:
+        raise ValueError("--identifiers and --person were given: by the latter the owners tell persons apart; name it.")
+    if not person and unit != PersonUnit():
+        raise ValueError("--per-person, --contribution and --typical-records are about persons: name them by --person.")
     outputs.require_writable([(out, PLAN)], inputs=(members, schema, folder / KEY, folder / CERTIFICATE))
     author = Identity.load(folder)
     signed_plan = propose(
@@ -66,7 +89,8 @@ def init(
         l2,
         cast(Mode, noise),
         colluders,
-        identifiers,
+        person or identifiers,
+        unit if person else None,
     ).signed_by(author)
     signed_plan.save(out)
     _show(signed_plan)
@@ -183,12 +207,12 @@ def _show(signed_plan: SignedPlan) -> None:
         "epsilon": plan.budget.epsilon,
         "delta": plan.budget.delta,
         "relation": plan.relation.value,
-        "records of all owners": plan.problem.records,
+        f"{plan.problem.unit}s of all owners": plan.problem.records,
         "weights": plan.problem.dim,
         "bound on a row's norm": "" if plan.rows is None else plan.rows.bound,
         "noise": plan.mode,
         "owners who may pool what they know": plan.colluders,
-        "records told apart by": signed_plan.identifiers or "nothing: common records are not looked for",
+        f"{plan.problem.unit}s told apart by": signed_plan.identifiers or "nothing: common records are not looked for",
         "schema (SHA-256)": plan.schema[:16],
         "proposed by": signed_plan.members[signed_plan.by].name,
     }
@@ -206,7 +230,7 @@ def _show(signed_plan: SignedPlan) -> None:
         )
         for number, m in enumerate(signed_plan.members, start=1)
     ]
-    show_table("Members", ("", "name", "address", "records", "certificate", "valid until"), rows)
+    show_table("Members", ("", "name", "address", f"{plan.problem.unit}s", "certificate", "valid until"), rows)
     say("Schema", style="bold")
     say(signed_plan.schema.to_toml())
     for sentence in plan.assumed:

@@ -11,7 +11,18 @@ import typer
 
 from sordino.budget import Budget, Relation
 from sordino.cli.console import complain, progress, say, show_table
-from sordino.cli.options import L2, Delta, Epsilon, Intervals, MethodName, Neighbours, method_named
+from sordino.cli.options import (
+    L2,
+    Contributed,
+    Delta,
+    Epsilon,
+    Intervals,
+    MethodName,
+    Neighbours,
+    PerPerson,
+    Typical,
+    method_named,
+)
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate
@@ -37,9 +48,9 @@ def fit(
     person: Annotated[
         str | None, typer.Option(help="The column that says whose a record is: persons are protected, not records.")
     ] = None,
-    per_person: Annotated[
-        int | None, typer.Option(help="With --person: use at most so many records of each, drawn at random.")
-    ] = None,
+    per_person: PerPerson = None,
+    contribution: Contributed = "mean",
+    typical_records: Typical = None,
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate to a file of its own.")] = None,
     sign: Annotated[
         Path | None, typer.Option(help="Sign the certificate with the key in this folder (see `sordino identity`).")
@@ -93,7 +104,13 @@ def fit(
         _charged(ledger, dataset, signer),
         progress(budget),
     ):
-        estimator.fit(source, person=person, records_per_person=per_person)
+        estimator.fit(
+            source,
+            person=person,
+            records_per_person=per_person,
+            contribution=contribution,
+            typical_records=typical_records,
+        )
 
     issued = save_model(estimator, out, signer=signer)
     if certificate is not None:

@@ -24,6 +24,16 @@ Intervals = Annotated[
 ]
 L2 = Annotated[float, typer.Option("--l2", help="Strength of the penalty (l2/2)|w|^2 on rows scaled to norm one.")]
 
+PerPerson = Annotated[
+    int | None, typer.Option(help="With persons: use at most so many records of each, drawn at random.")
+]
+Contributed = Annotated[
+    str, typer.Option(help="With persons: how their records count as one: mean, capped, or sum, clipped as one.")
+]
+Typical = Annotated[
+    float | None, typer.Option(help="With --contribution sum: a public guess of how many records a person has.")
+]
+
 
 def method_named(name: str) -> Any:
     """'auto', or the method with its default settings."""

@@ -11,7 +11,17 @@ import typer
 from sordino import outputs
 from sordino.budget import Budget, Relation
 from sordino.cli.console import say, show_table
-from sordino.cli.options import L2, Delta, Epsilon, Intervals, MethodName, Neighbours, method_named
+from sordino.cli.options import (
+    L2,
+    Contributed,
+    Delta,
+    Epsilon,
+    Intervals,
+    MethodName,
+    Neighbours,
+    Typical,
+    method_named,
+)
 
 if TYPE_CHECKING:
     from sordino.linear_task import LinearTask
@@ -37,6 +47,8 @@ def plan(
         int | None,
         typer.Option(help="Persons are protected, with at most so many records each: --records counts them."),
     ] = None,
+    contribution: Contributed = "mean",
+    typical_records: Typical = None,
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the predicted excess risk against epsilon (SVG, PNG or PDF).")
     ] = None,
@@ -54,7 +66,9 @@ def plan(
                 f"{plot} has a name that ends in none of {', '.join(_FORMATS)}: name a plot by its format."
             )
         outputs.require_writable([(plot, _PLOT)])
-    person = None if per_person is None else PersonUnit(per_person)
+    # a clipped sum needs no bound on a person's records, and says by itself that persons are meant
+    unit = PersonUnit(per_person, contribution, typical_records)  # type: ignore[arg-type]  # refuses other words
+    person = None if unit == PersonUnit() else unit
     problem = _task(loss, classes, features, l2).problem(records, features, person)
     budget = Budget.of(epsilon, delta, relation, problem.records)
     how = with_intervals if intervals else prepared_method

@@ -29,6 +29,7 @@ from sordino.methods.protocol import AnyMethod
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import Source
 from sordino.penalties import Ridge
+from sordino.problem import Contribution
 from sordino.sentences import CLASSES_GIVEN, CLASSES_READ
 from sordino.tabular.schema import Schema
 from sordino.train import PrivacyWarning
@@ -70,15 +71,26 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
         self.intervals = intervals
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, *, person: Any = None, records_per_person: int | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        person: Any = None,
+        records_per_person: int | None = None,
+        contribution: Contribution = "mean",
+        typical_records: float | None = None,
+    ) -> Self:
         """`X` may be records in files (`sordino.files`), which bring their targets along.
 
         With a schema it is a table, whose own column is the target unless `y` is given. `person` says whose each record
         is, by an array or by the name of a column, which is then no feature: what is protected is a person with all
-        their records, of which at most `records_per_person`, a public number, are used.
+        their records, of which at most `records_per_person`, a public number, are used. They make one `contribution`:
+        "mean", so that every person counts alike; "capped", so that every record does; or "sum", which is clipped as
+        one, and divided by `typical_records`, a public guess of how many records a person has.
         """
         before = self._steps_before()
-        X, whose = Whose.of(X, person, records_per_person, self.encoded_by is not None)
+        X, whose = Whose.of(X, person, self.encoded_by is not None, records_per_person, contribution, typical_records)
         features, targets, classes, known = self._read(X, y)
         task = self.task(classes)
         trained = fit_linear(

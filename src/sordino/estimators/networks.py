@@ -33,6 +33,7 @@ from sordino.estimators.perceptron import (
     logistic,
     squared,
 )
+from sordino.estimators.persons import Whose
 from sordino.estimators.regressors import REQUIRED, coding_of, said_of_targets, target_bounds
 from sordino.estimators.tables import ReadsTables
 from sordino.hidden_layers import HiddenLayers
@@ -40,6 +41,7 @@ from sordino.ledger.ledger import Reservation
 from sordino.methods.protocol import AnyMethod
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels
+from sordino.problem import Contribution, refuse_network_sum
 from sordino.sentences import CLASSES_GIVEN
 from sordino.tabular.schema import Schema
 from sordino.train import about
@@ -60,6 +62,7 @@ class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, ReadsTables, BaseEstima
         targets: NDArray[Any],
         outputs: int,
         loss: PerceptronLoss,
+        whose: Whose,
         enforced: tuple[str, ...] = (),
         assumed: tuple[str, ...] = (),
     ) -> tuple[Certificate, Reservation | None]:
@@ -68,7 +71,7 @@ class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, ReadsTables, BaseEstima
         given = {name: getattr(self, name) for name in PerceptronSettings.__dataclass_fields__}
         settings = PerceptronSettings(**{**given, "row_norm": self._bound})
         self.coefs_, self.intercepts_, certificate, paid = fit_perceptron(
-            X, targets, outputs, loss, settings, enforced, (*assumed, *before, *self._schema_public())
+            X, targets, outputs, loss, settings, whose, enforced, (*assumed, *before, *self._schema_public())
         )
         # the last layer speaks the target's own unit
         self.coefs_[-1], self.intercepts_[-1] = self._coding.back(self.coefs_[-1], self.intercepts_[-1])
@@ -176,8 +179,22 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         self.l2 = l2
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """With a schema `X` is a table, whose own column is the target unless `y` is given."""
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        person: Any = None,
+        records_per_person: int | None = None,
+        contribution: Contribution = "mean",
+    ) -> Self:
+        """With a schema `X` is a table, whose own column is the target unless `y` is given.
+
+        `person` and `contribution` are as for `PrivateLogisticRegression`; a network needs `records_per_person`, and
+        `batch_size` counts persons then.
+        """
+        refuse_network_sum(contribution)
+        X, whose = Whose.of(X, person, self.schema is not None, records_per_person, contribution)
         if self.schema is not None:
             classes, known = np.array(self._class_target().sorted), CLASSES_GIVEN()
             places = Labels(tuple(classes.tolist()), tuple(map(float, range(len(classes)))))
@@ -191,9 +208,10 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
             classes, known = classes_of(self.classes, labels)
             codes = codes_of(labels, classes).astype(float)
         if len(classes) == 2:
-            certificate, paid = self._train(X, codes.astype(np.float32), 1, logistic, assumed=(known,))
+            certificate, paid = self._train(X, codes.astype(np.float32), 1, logistic, whose, assumed=(known,))
         else:
-            certificate, paid = self._train(X, codes.astype(np.int64), len(classes), cross_entropy, assumed=(known,))
+            codes = codes.astype(np.int64)
+            certificate, paid = self._train(X, codes, len(classes), cross_entropy, whose, assumed=(known,))
         self.classes_ = classes
         self.certificate_ = about(certificate, released_weights(self), paid)
         return self
@@ -264,8 +282,22 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
         self.l2 = l2
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """With a schema `X` is a table, whose own column is the target unless `y` is given."""
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        person: Any = None,
+        records_per_person: int | None = None,
+        contribution: Contribution = "mean",
+    ) -> Self:
+        """With a schema `X` is a table, whose own column is the target unless `y` is given.
+
+        `person` and `contribution` are as for `PrivateLogisticRegression`; a network needs `records_per_person`, and
+        `batch_size` counts persons then.
+        """
+        refuse_network_sum(contribution)
+        X, whose = Whose.of(X, person, self.schema is not None, records_per_person, contribution)
         bounds = target_bounds(self)
         if bounds is None:
             raise ValueError(REQUIRED)
@@ -278,7 +310,7 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
             targets = self._coding.numbers(y)
         enforced, assumed = said_of_targets(self, bounds)
         certificate, paid = self._train(
-            X, np.clip(targets, -1.0, 1.0).astype(np.float32), 1, squared, enforced, assumed
+            X, np.clip(targets, -1.0, 1.0).astype(np.float32), 1, squared, whose, enforced, assumed
         )
         self.certificate_ = about(certificate, released_weights(self), paid)
         return self

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sordino.arrays import Array
 from sordino.certificate import Certificate
 from sordino.estimators.linear import randomness_of, stated, warn_of_earlier_releases
+from sordino.estimators.persons import Whose
 from sordino.given import require_strength
 from sordino.hidden_layers import ACTIVATIONS, scaled
 from sordino.ledger.ledger import Reservation
@@ -52,13 +53,14 @@ def fit_perceptron(
     outputs: int,
     loss: PerceptronLoss,
     settings: PerceptronSettings,
+    whose: Whose,
     enforced: tuple[str, ...] = (),
     assumed: tuple[str, ...] = (),
 ) -> tuple[list[Array], list[Array], Certificate, Reservation | None]:
     """Matrices (in x out) and constants of every layer, the certificate, and what has paid for it."""
     require_strength("l2", settings.l2)
     rows = Rows(settings.row_norm)  # type: ignore[arg-type]
-    records, budget = stated(settings, len(X))
+    records, budget = stated(settings, *whose.counted(len(X)))
     batch_size = settings.batch_size
     if batch_size is None:
         batch_size = min(records, max(512, math.ceil(4 * math.sqrt(records))))
@@ -86,6 +88,9 @@ def fit_perceptron(
         batch_size=batch_size,
         weight_decay=settings.l2,
         records=settings.records,
+        person=whose.identifiers,
+        records_per_person=None if whose.unit is None else whose.unit.most_records,
+        contribution="mean" if whose.unit is None else whose.unit.contribution,
         random_state=None if settings.random_state is None else int(settings.random_state),
     )
     certificate = fitted.certificate

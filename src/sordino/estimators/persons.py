@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.oracle.files.source import Source
-from sordino.oracle.persons import Persons
+from sordino.oracle.persons import Persons, count_persons
 from sordino.privacy.randomness import Randomness
-from sordino.problem import PersonUnit
+from sordino.problem import Contribution, PersonUnit
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,21 +22,33 @@ class Whose:
     unit: PersonUnit | None = None
 
     @staticmethod
-    def of(X: Any, person: Any, records_per_person: int | None, has_schema: bool) -> tuple[Any, Whose]:
+    def of(
+        X: Any,
+        person: Any,
+        has_schema: bool,
+        records_per_person: int | None = None,
+        contribution: Contribution = "mean",
+        typical_records: float | None = None,
+    ) -> tuple[Any, Whose]:
         """What is fitted on, without the column that `person` names, and whose it is."""
+        unit = PersonUnit(records_per_person, contribution, typical_records)
         if person is None:
-            if records_per_person is not None:
+            if unit != PersonUnit():
                 raise ValueError(
-                    "records_per_person was given, and nothing says whose the records are: give `person`, an array or "
-                    "the name of a column, or leave both out, and what is protected is a record."
+                    "records_per_person, contribution or typical_records was given, and nothing says whose the records "
+                    "are: give `person`, an array or the name of a column, or leave them out, and what is protected is "
+                    "a record."
                 )
             return X, Whose()
-        unit = PersonUnit(records_per_person)
         X, identifiers = identifiers_of(X, person, has_schema)
         return X, Whose(identifiers, unit)
 
     def persons(self, randomness: Randomness) -> Persons | None:
         return None if self.unit is None else Persons.of(self.identifiers, self.unit, randomness)
+
+    def counted(self, records: int) -> tuple[int, str]:
+        """How many units there are, of so many records, and of what kind."""
+        return (records, "record") if self.unit is None else (count_persons(self.identifiers), "person")
 
 
 def identifiers_of(X: Any, person: Any, has_schema: bool) -> tuple[Any, Any]:

@@ -26,6 +26,7 @@ from sordino.methods.protocol import AnyMethod
 from sordino.model_file import released_weights
 from sordino.oracle.files.source import AS_GIVEN, InUnits, Source
 from sordino.penalties import Ridge
+from sordino.problem import Contribution
 from sordino.sentences import TARGET_BOUND_PUBLIC, TARGET_RANGE_PUBLIC, TARGETS_CLIPPED, TARGETS_IN_RANGE
 from sordino.tabular.columns import Number
 from sordino.tabular.schema import Schema
@@ -39,15 +40,26 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
     target_bound: float | None
     intervals: bool = False
 
-    def fit(self, X: Any, y: Any = None, *, person: Any = None, records_per_person: int | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        person: Any = None,
+        records_per_person: int | None = None,
+        contribution: Contribution = "mean",
+        typical_records: float | None = None,
+    ) -> Self:
         """`X` may be records in files (`sordino.files`), which bring their targets along.
 
         With a schema it is a table, whose own column is the target unless `y` is given. `person` says whose each record
         is, by an array or by the name of a column, which is then no feature: what is protected is a person with all
-        their records, of which at most `records_per_person`, a public number, are used.
+        their records, of which at most `records_per_person`, a public number, are used. They make one `contribution`:
+        "mean", so that every person counts alike; "capped", so that every record does; or "sum", which is clipped as
+        one, and divided by `typical_records`, a public guess of how many records a person has.
         """
         before = self._steps_before()
-        X, whose = Whose.of(X, person, records_per_person, self.encoded_by is not None)
+        X, whose = Whose.of(X, person, self.encoded_by is not None, records_per_person, contribution, typical_records)
         bounds = target_bounds(self)
         coding = coding_of(bounds)
         features, targets = self._read(X, y, coding)

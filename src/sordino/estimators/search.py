@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.methods import RepeatedSelection, Setting
+from sordino.problem import Contribution
 
 SEARCHED = ("method", "l2")
 """The parameters of a private estimator that a search may choose."""
@@ -65,14 +66,23 @@ class PrivateSearch(ShowsItsPromise, MetaEstimatorMixin, BaseEstimator):  # type
         self.score_clip = score_clip
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike | None = None, *, person: Any = None, records_per_person: int | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        person: Any = None,
+        records_per_person: int | None = None,
+        contribution: Contribution = "mean",
+        typical_records: float | None = None,
     ) -> Self:
         settings = _settings(self.estimator, self.param_grid)
         method = RepeatedSelection(settings, self.mean_runs, self.law, self.held_out, self.score_clip)
-        # only what was given: a network does not know of persons, and says so
-        unit = {"person": person, "records_per_person": records_per_person}
-        said = {name: value for name, value in unit.items() if value is not None}
-        self.best_estimator_ = clone(self.estimator).set_params(method=method).fit(X, y, **said)
+        unit = {"records_per_person": records_per_person, "contribution": contribution}
+        # a network does not know of them
+        typical = {} if typical_records is None else {"typical_records": typical_records}
+        self.best_estimator_ = (
+            clone(self.estimator).set_params(method=method).fit(X, y, person=person, **unit, **typical)
+        )
         chosen = self.best_estimator_.chosen_
         self.best_params_ = None if chosen is None else {name: getattr(settings[chosen], name) for name in SEARCHED}
         self.certificate_ = self.best_estimator_.certificate_

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from sordino.federation.aggregation import Aggregation
-from sordino.federation.identifiers import Identifiers, common_identifiers, distinct
+from sordino.federation.identifiers import Identifiers, common_identifiers, distinct, of_persons
 from sordino.federation.plan import FederationPlan
 
 _COINS = 32
@@ -25,8 +25,9 @@ class Agreement:
 def agree(plan: FederationPlan, aggregation: Aggregation, identifiers: Identifiers | None = None) -> Agreement:
     """Compare plans with all members, and identifiers where owners have them; a sentence says who does not fit.
 
-    `identifiers` are this member's own. Two owners with a common one are refused: their record would count twice, and
-    be protected half as well. So would a record that one owner has twice.
+    `identifiers` are this member's own, one for every record. Two owners with a common one are refused: their record
+    would count twice, and be protected half as well. So would a record that one owner has twice, unless persons are
+    protected, whose records have one identifier; then every owner must bring them.
     """
     trust = plan.trust
     if aggregation.members != trust.members:
@@ -41,7 +42,8 @@ def agree(plan: FederationPlan, aggregation: Aggregation, identifiers: Identifie
             f"{needed}: connect with a threshold of at least {needed}."
         )
     plan.require_room(aggregation.limit)
-    digest, mine = plan.digest.encode(), None if identifiers is None else distinct(identifiers)
+    told_apart = distinct if plan.problem.person is None else of_persons
+    digest, mine = plan.digest.encode(), None if identifiers is None else told_apart(identifiers)
     own = digest + bytes([mine is not None])
     heard = aggregation.tell([own + os.urandom(_COINS) for _ in aggregation.local])
     others = [_name(plan, i) for i, message in enumerate(heard) if message[: len(digest)] != digest]
@@ -51,6 +53,12 @@ def agree(plan: FederationPlan, aggregation: Aggregation, identifiers: Identifie
             "same for all; compare the plans' files. No record was touched."
         )
     comparing = [i for i in range(trust.owners) if heard[i][len(digest) :][:1] == b"\1"]
+    silent = [_name(plan, i) for i in range(trust.owners) if i not in comparing]
+    if plan.problem.person is not None and silent and len(aggregation.local) < aggregation.members:
+        raise ValueError(
+            f"{', '.join(silent)} bring no identifiers: a person whose records are at several owners would count at "
+            "each of them, so the owners compare whose records they have. No record was touched."
+        )
     if comparing:
         _require_own_records(plan, aggregation, mine, comparing)
     return Agreement(plan, aggregation, blake2b(b"".join(heard), digest_size=32, person=b"common coins").digest())
@@ -59,17 +67,18 @@ def agree(plan: FederationPlan, aggregation: Aggregation, identifiers: Identifie
 def _require_own_records(
     plan: FederationPlan, aggregation: Aggregation, mine: list[bytes] | None, comparing: list[int]
 ) -> None:
-    """No two owners have the same record. A pair learns how many they share, the others only that there are some."""
+    """No two owners have the same record, or person. A pair learns how many they share, the others only whether."""
     counts = common_identifiers(aggregation, mine, comparing, [owner.records for owner in plan.owners])
     shared = {peer: count for peer, count in counts.items() if count}
     heard = aggregation.tell([bytes([bool(shared)])])
     pairs = [f"{_name(plan, peer)} ({count})" for peer, count in shared.items()]
     others = [_name(plan, i) for i, message in enumerate(heard) if message != b"\0"]
-    why = "A person in both would be protected half as well; agree on who keeps which record. No record was used."
+    unit = plan.problem.unit
+    why = f"A person in both would be protected half as well; agree on who keeps which {unit}. No record was used."
     if pairs:
-        raise ValueError(f"some records here belong to another owner as well: {', '.join(pairs)}. {why}")
+        raise ValueError(f"some {unit}s here belong to another owner as well: {', '.join(pairs)}. {why}")
     if others:
-        raise ValueError(f"some records belong to two owners, {', '.join(others)}, who know how many. {why}")
+        raise ValueError(f"some {unit}s belong to two owners, {', '.join(others)}, who know how many. {why}")
 
 
 def _name(plan: FederationPlan, member: int) -> str:

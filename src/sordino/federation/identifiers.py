@@ -4,7 +4,7 @@ Owners i and j each take a new secret key for this pair alone. i hashes each of 
 Curve25519, raises it to its key a and sends j the sorted result; j raises what it got to its own key b and sends it
 back sorted, and the other way round. As H(x)^(a b) is the same from either side, equal points of the two lists are
 common identifiers. Both learn how many there are, not which; nobody else learns anything. Lists are filled up to the
-owners' public numbers of records.
+owners' public numbers of records, or of persons where those are protected, each with one identifier.
 
 This protects against owners who follow the protocol: one that fills in guesses instead of its own identifiers, each as
 often as tells it from the others, learns which of its guesses another owner has.
@@ -28,16 +28,26 @@ _POINT = 32
 Identifiers = Iterable[str | int | bytes]
 
 
+def of_persons(identifiers: Identifiers) -> list[bytes]:
+    """Those of the persons that the records belong to, each once."""
+    return list(dict.fromkeys(_encoded(identifiers)))
+
+
 def distinct(identifiers: Identifiers) -> list[bytes]:
     """The identifiers, if no two records of this owner have the same."""
-    found = [one if isinstance(one, bytes) else str(one).encode() for one in identifiers]
+    found = _encoded(identifiers)
     again = len(found) - len(set(found))
     if again:
         raise ValueError(
             f"{again} of {len(found)} records have an identifier that an earlier record has: a person with k records "
-            "is protected k times less well. Keep one record of each, or name another column; nothing was compared."
+            "is protected k times less well. Agree on a plan that protects persons, keep one record of each, or name "
+            "another column; nothing was compared."
         )
     return found
+
+
+def _encoded(identifiers: Identifiers) -> list[bytes]:
+    return [one if isinstance(one, bytes) else str(one).encode() for one in identifiers]
 
 
 def common_identifiers(

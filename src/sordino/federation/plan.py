@@ -18,8 +18,8 @@ from sordino.oracle.protocol import Oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize
 from sordino.penalties import BoundedPenalty, Ridge
-from sordino.problem import NetworkProblem, Problem
-from sordino.sentences import COMMITTEE, DISTRIBUTED, JOINT, OUTSIDERS
+from sordino.problem import NetworkProblem, PersonUnit, Problem
+from sordino.sentences import COMMITTEE, DISTRIBUTED, JOINT, OUTSIDERS, WHOLE_PERSONS
 
 _FORMAT = "sordino federation plan"
 _VERSION = 1
@@ -35,14 +35,18 @@ _KINDS: dict[str, type] = {
     **METHODS,
     **RATES,
     **{
-        kind.__name__: kind for kind in (Budget, Problem, NetworkProblem, Ridge, BoundedPenalty, Everywhere, Ball, Rows)
+        kind.__name__: kind
+        for kind in (Budget, Problem, NetworkProblem, PersonUnit, Ridge, BoundedPenalty, Everywhere, Ball, Rows)
     },
 }
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A name, and a number of records: the true one under replace_one, a public stand-in under add_remove."""
+    """A name, and a number of records: the true one under replace_one, a public stand-in under add_remove.
+
+    Where the problem protects persons, it is a number of persons, all of whose records this owner has.
+    """
 
     name: str
     records: int
@@ -71,16 +75,11 @@ class FederationPlan:
         for owner in self.owners:
             if owner.records < 1:
                 raise ValueError(f"{owner.name} has {owner.records} records: an owner without records has no part.")
-        if self.problem.unit != "record":
-            raise ValueError(
-                "the problem protects persons, and a person may have records at several owners, who would each count "
-                "them as another: among several owners what is protected is a record."
-            )
         total = sum(owner.records for owner in self.owners)
         if total != self.problem.records:
             raise ValueError(
-                f"the owners have {total} records together, but the problem was stated with {self.problem.records}: "
-                "state it for all of them."
+                f"the owners have {total} {self.problem.unit}s together, but the problem was stated with "
+                f"{self.problem.records}: state it for all of them."
             )
         if self.rounding not in get_args(Rounding):
             raise ValueError(f"rounding is {self.rounding!r}: it must be 'owner' or 'record'.")
@@ -116,8 +115,8 @@ class FederationPlan:
         for size, owner in zip(sizes, self.owners, strict=True):
             if size == 0:
                 raise ValueError(
-                    f"a batch of {sampling.size} out of {n} takes none of {owner.name}'s {owner.records} records: ask "
-                    f"for at least {-(-n // owner.records)}, or Poisson batches."
+                    f"a batch of {sampling.size} out of {n} takes none of {owner.name}'s {owner.records} "
+                    f"{self.problem.unit}s: ask for at least {-(-n // owner.records)}, or Poisson batches."
                 )
         return sizes
 
@@ -144,10 +143,12 @@ class FederationPlan:
         facts = {"plan": self.digest[:16], "owners": len(self.owners)}
         match self.mode:
             case "committee":
-                return (COMMITTEE(**facts),)
+                rests = COMMITTEE(**facts)
             case "joint":
-                return (JOINT(**facts, colluders=self.colluders),)
-        return (OUTSIDERS(**facts) if self.colluders == 0 else DISTRIBUTED(**facts, colluders=self.colluders),)
+                rests = JOINT(**facts, colluders=self.colluders)
+            case _:
+                rests = OUTSIDERS(**facts) if self.colluders == 0 else DISTRIBUTED(**facts, colluders=self.colluders)
+        return (rests,) if self.problem.person is None else (WHOLE_PERSONS(), rests)
 
     def to_json(self) -> str:
         """Canonical: the same plan is the same text."""

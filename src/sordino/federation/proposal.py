@@ -14,6 +14,7 @@ from sordino.federation.trust import Mode
 from sordino.identity import Face
 from sordino.linear_task import LinearTask
 from sordino.methods.protocol import AnyMethod
+from sordino.problem import PersonUnit
 from sordino.tabular.schema import Schema
 
 _FORM = 'name = "north", address = "10.0.0.1:9000", records = 400, certificate = "north.pem"'
@@ -53,8 +54,12 @@ def propose(
     mode: Mode = "distributed",
     colluders: int = 1,
     identifiers: str = "",
+    person: PersonUnit | None = None,
 ) -> SignedPlan:
-    """The signed plan, not yet signed. `budget` is epsilon, delta (1/n^2 if None) and the relation."""
+    """The signed plan, not yet signed. `budget` is epsilon, delta (1/n^2 if None) and the relation.
+
+    With `person` the members' numbers are of persons, and `identifiers` names the column that says whose a record is.
+    """
     owners = tuple(Owner(one.member.name, one.records) for one in listed if one.records is not None)
     for owner in owners:
         if owner.records < 1:
@@ -68,7 +73,7 @@ def propose(
     task = LinearTask.of_schema(schema, row_norm, l2)
     plan = FederationPlan(
         owners=owners,
-        problem=task.problem(n, schema.width),
+        problem=task.problem(n, schema.width, person),
         budget=Budget.of(epsilon, delta, relation, n),
         method=method,
         mode=mode,

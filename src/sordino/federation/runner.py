@@ -35,7 +35,7 @@ from sordino.federation.unopened import UnopenedContribution
 from sordino.identity import CERTIFICATE, KEY, PEM, Identity
 from sordino.privacy.events import to_json
 from sordino.privacy.randomness import Randomness
-from sordino.sentences import COUNTS_PUBLIC, NO_STEP_TWICE, PLAN_OF_OWNERS, SCHEMA_PUBLIC, times
+from sordino.sentences import COUNTS_PUBLIC, NO_STEP_TWICE, PERSON_COUNTS_PUBLIC, PLAN_OF_OWNERS, SCHEMA_PUBLIC, times
 from sordino.train import Trained, train
 
 _T = TypeVar("_T")
@@ -135,7 +135,7 @@ def _open_party(member_folder: MemberFolder, data: Path | None, randomness: Rand
         return Server(randomness)
     from sordino.federation.table import open_records
 
-    return RecordHolder(open_records(member_folder.signed_plan, member_folder.number, data), randomness)
+    return RecordHolder(open_records(member_folder.signed_plan, member_folder.number, data, randomness), randomness)
 
 
 def _finish(signed_plan: SignedPlan, aggregation: Aggregation, record: Record, trained: Trained) -> None:
@@ -184,9 +184,10 @@ def _identifiers(signed_plan: SignedPlan, data: Path) -> list[bytes] | None:
 def _said(signed_plan: SignedPlan) -> tuple[str, ...]:
     """What was taken as public on the members' word."""
     counts = ", ".join(f"{owner.name} {owner.records}" for owner in signed_plan.plan.owners)
+    of_units = COUNTS_PUBLIC if signed_plan.plan.problem.person is None else PERSON_COUNTS_PUBLIC
     return (
         SCHEMA_PUBLIC(schema=signed_plan.plan.schema[:16]),
-        COUNTS_PUBLIC(counts=counts),
+        of_units(counts=counts),
         *signed_plan.plan.assumed,
     )
 

@@ -48,8 +48,8 @@ class SecureOracle:
         owner, records = self._plan.owners[member], len(party.everybody())
         if records != owner.records:
             raise ValueError(
-                f"{owner.name} brings {records} records, but the plan says {owner.records}: under replace_one their "
-                "number is public and must be the true one; agree on a new plan."
+                f"{owner.name} brings {records} {self._plan.problem.unit}s, but the plan says {owner.records}: under "
+                "replace_one their number is public and must be the true one; agree on a new plan."
             )
 
     def common_randomness(self) -> Randomness:

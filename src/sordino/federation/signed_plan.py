@@ -40,6 +40,7 @@ class Member:
 @dataclass(frozen=True)
 class SignedPlan:
     """`identifiers` names the column by which the owners make sure that no record belongs to two of them, or is empty.
+    Where persons are protected, it says whose a record is, and no person belongs to two.
 
     `signature` is that of the member `by`, who proposes the plan; it says who wrote the file, not who accepts it.
     """
@@ -54,6 +55,11 @@ class SignedPlan:
     def __post_init__(self) -> None:
         if self.plan.schema != self.schema.digest:
             raise ValueError("the plan was made for another schema than the one beside it.")
+        if self.plan.problem.person is not None and not self.identifiers:
+            raise ValueError(
+                "the plan protects persons and names no column that says whose a record is: the owners need one, to "
+                "put a person's records together and to see that nobody has records at two of them."
+            )
         trust = self.plan.trust
         if len(self.members) != trust.members:
             raise ValueError(

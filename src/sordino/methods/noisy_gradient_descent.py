@@ -14,7 +14,8 @@ Momentum is planned where there is no penalty, and so nothing to gain from the f
 (`methods.schedule.heavy_ball`); every step is paid for then.
 
 The factors need steps that contract. Under add/remove that cannot be promised: the sum over the true records, whose
-number is private, divided by the public one may be steeper than beta.
+number is private, divided by the public one may be steeper than beta. Nor can it where a person's sum is clipped as
+one (see `oracle.person_blocks`).
 
 A random iterate stops at an index drawn without looking at the records and is accounted as the longest run. Clipping
 below the Lipschitz constant keeps the gradient of a convex smooth (Huberised) loss when there is one score per record;
@@ -114,7 +115,8 @@ class NoisyGradientDescent:
             return HeavyBall(*self._theorem(problem, budget), 0.0)
         clip = None if self.clip is None else clip_of(problem, self.clip)
         free = self.release == "last" and not (self.steps or self.step_size)
-        if free and problem.constants.mu == 0 and problem.convex and math.isinf(problem.domain.radius):
+        no_factors = problem.constants.mu == 0 and math.isinf(problem.domain.radius)
+        if free and no_factors and (problem.convex or problem.summed):
             return heavy_ball(problem, budget, self.radius, clip)
         descent = balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, self._paid)
         return HeavyBall(*descent, 0.0)

@@ -138,14 +138,15 @@ def at_most_standing(problem: Problem, q: float) -> float:
 def _clips(problem: Problem) -> tuple[float, ...]:
     """The fractions of L that make sense for this loss and these records."""
     if not _can_clip(problem):
-        return (1.0,)
+        return (problem.usual_clip / problem.constants.L,)
     # with as many features as records some w is right about every one of two classes
     told_apart = problem.loss.outputs == 1 and problem.features >= problem.records
     return CLIPS + SMALL_CLIPS if told_apart else CLIPS
 
 
 def _can_clip(problem: Problem) -> bool:
-    return isinstance(problem.loss, Logistic | Softmax)
+    """Whether it is known what clipping below the usual costs; of a person's sum it is not."""
+    return isinstance(problem.loss, Logistic | Softmax) and not problem.summed
 
 
 @lru_cache(maxsize=64)

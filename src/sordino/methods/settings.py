@@ -46,12 +46,11 @@ def batches_of(kind: Drawn, batch_size: int, records: int) -> Batches:
 
 
 def clip_of(problem: AnyProblem, clip: float | None) -> float:
-    """C: contributions of a linear model never exceed L, so a larger clip would only be paid for."""
+    """C: a record of a linear model never adds more than L, so a larger clip would only be paid for."""
     if isinstance(problem, NetworkProblem):
         assert clip is not None
         return clip
-    L = problem.constants.L
-    return L if clip is None else min(L, clip)
+    return problem.usual_clip if clip is None else min(problem.constants.L, clip)
 
 
 def kept_of(release: Released | Literal["moving average"]) -> tuple[KeptOutput, Stop]:

@@ -36,17 +36,13 @@ def linear_oracle(
     from sordino.oracle.files.source import Source
     from sordino.oracle.linear import BlockwiseOracle
     from sordino.oracle.model import LinearModel
-    from sordino.oracle.persons import PersonBlocks
+    from sordino.oracle.person_blocks import person_blocks
+    from sordino.oracle.persons import require_same_unit
 
     model = LinearModel(problem, rows, Relation(relation))
     shape = X.shape if isinstance(X, Source) else np.shape(X)
     model.fits(shape, shape[:1] if isinstance(X, Source) else np.shape(y))
-    given = None if persons is None else persons.unit
-    if problem.person != given:
-        raise ValueError(
-            f"the problem protects {problem.person or 'every record'}, and the records are told apart by "
-            f"{given or 'nothing but themselves'}: what is protected must be the same in both."
-        )
+    require_same_unit(problem, persons, shape[0])
     model.counts(shape[0] if persons is None else len(persons))
     blocks: Blocks
     if isinstance(X, Source):
@@ -54,10 +50,4 @@ def linear_oracle(
         blocks = ClusterBlocks(X, whole, rows) if isinstance(X, Spread) else StreamedBlocks(whole, rows)
     else:
         blocks = HeldBlocks.of(X, y, rows)
-    if persons is None:
-        return BlockwiseOracle(model, blocks)
-    if len(persons.owners) != len(blocks):
-        raise ValueError(
-            f"person has {len(persons.owners)} identifiers for {len(blocks)} records: one for each is needed."
-        )
-    return BlockwiseOracle(model, PersonBlocks.of(blocks, persons))
+    return BlockwiseOracle(model, blocks if persons is None else person_blocks(blocks, persons))

@@ -11,6 +11,7 @@ counts for nothing. Neither raises: an error would reveal the record.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,11 +19,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from sordino.arrays import Array, Index
 from sordino.losses import Loss
 from sordino.oracle.allowed import real_numbers
-from sordino.oracle.block_queries import BlockQuery, ClippedSum, QuadraticForm
+from sordino.oracle.block_queries import BlockQuery, ClippedSum, PersonSums, QuadraticForm
 from sordino.oracle.kernels.difference_kernels import stack_differences
 from sordino.oracle.kernels.slopes import SOFTMAX
 from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients
@@ -136,6 +138,36 @@ class Block(ABC):
             r = np.where(counted[:, None], r, 0.0)
             total += asked.of(BoundedRows(X / self.rows.bound, u, r, part.targets, self.rows.norm))
         return total
+
+    def scaled_rows(self, records: Bounded) -> Iterator[tuple[Any, Bounded]]:
+        """All rows without the intercept's column, a few at a time, and what belongs to them."""
+        for X, part in self.some_rows(records):
+            yield X * part.scales[:, None], part
+
+    def person_sums(self, asked: PersonSums, which: Index | None) -> Array:
+        """Persons x scores x parameters of a score."""
+        block = self if which is None else self.take(which)
+        sums = np.zeros((asked.count, len(asked.table), self.columns + self.rows.has_intercept))
+        start = 0
+        # a score may overflow, and so may a sum: that person counts for nothing, and nobody is told
+        with np.errstate(over="ignore", invalid="ignore"):
+            for r, part in block.scaled_rows(block.under(asked.loss)):
+                slopes, count = np.ascontiguousarray((r @ asked.table.T).T), len(part)
+                as_they_are = replace(part, scales=np.ones(count))
+                to_multipliers(asked.of_records, slopes, None, as_they_are, np.zeros(len(slopes)))
+                here, numbers = np.unique(asked.owners[start : start + count], return_inverse=True)
+                # every person's slopes, score by score, beside the rows they belong to
+                places = (np.arange(len(slopes))[:, None] * len(here) + numbers).ravel()
+                records, shape = np.tile(np.arange(count), len(slopes)), (len(slopes), len(here))
+                theirs = sparse.csr_array((slopes.ravel(), (places, records)), shape=(math.prod(shape), count))
+                features = theirs @ r
+                features = features.toarray() if sparse.issparse(features) else features
+                sums[here, :, : self.columns] += features.reshape(*shape, -1).transpose(1, 0, 2)
+                if self.rows.has_intercept:
+                    totals = np.bincount(places, slopes.ravel(), math.prod(shape)).reshape(shape)
+                    sums[here, :, -1] += self.rows.intercept * totals.T
+                start += count
+        return sums
 
     def kept(self) -> Self:
         """The same block, for whoever asks it many times and may store more for that."""

@@ -6,10 +6,11 @@ workers of a cluster.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from sordino.arrays import Array
+from sordino.arrays import Array, Index
 from sordino.losses import Loss
 from sordino.oracle.kernels.slopes import WEIGHTED_SQUARE, Kernel, kernel_of
 from sordino.oracle.statistics import RowStatistic
@@ -67,4 +68,28 @@ class ClippedLosses:
     cap: float
 
 
-BlockQuery = ClippedSum | ClippedLosses | RowStatistic
+@dataclass(frozen=True, eq=False)
+class PersonSums:
+    """For each of `count` persons and for every score: the sum of what their records add to the gradient, not clipped.
+
+    `owners` has the number of the person of every record that is asked about, in their order.
+    """
+
+    loss: Loss | QuadraticForm
+    table: Array
+    offsets: Array
+    owners: Index
+    count: int
+
+    @property
+    def of_records(self) -> ClippedSum:
+        """What is asked of every record: so large a clip changes none."""
+        return ClippedSum(self.loss, self.table, self.offsets, sys.float_info.max)
+
+
+BlockQuery = ClippedSum | ClippedLosses | PersonSums | RowStatistic
+
+
+def about(asked: BlockQuery, some: slice) -> BlockQuery:
+    """The same question about some of the records that it is about, by their place among them."""
+    return replace(asked, owners=asked.owners[some]) if isinstance(asked, PersonSums) else asked

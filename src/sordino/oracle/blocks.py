@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 
 from sordino.arrays import Index
 from sordino.oracle.block import Block
-from sordino.oracle.block_queries import BlockQuery
+from sordino.oracle.block_queries import BlockQuery, about
 from sordino.oracle.dense import DenseBlock
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
@@ -59,11 +59,11 @@ class HeldBlocks:
         return int(self.starts[-1])
 
     def terms(self, asked: BlockQuery, batch: Batch) -> Iterator[Term]:
-        for number, which in self._places(batch):
-            yield Term(number, number, self.blocks[number].answer(asked, which))
+        for number, which, some in self._places(batch):
+            yield Term(number, number, self.blocks[number].answer(about(asked, some), which))
 
     def divide(self, batch: Index) -> tuple[HeldBlocks, HeldBlocks]:
-        inside = {number: which for number, which in self._places(batch) if which is not None}
+        inside = {number: which for number, which, _ in self._places(batch) if which is not None}
         nobody = np.empty(0, dtype=np.intp)
         outside = {
             number: np.delete(np.arange(len(block)), inside.get(number, nobody))
@@ -74,12 +74,12 @@ class HeldBlocks:
     def under_rows(self, rows: Rows) -> HeldBlocks:
         return HeldBlocks({number: block.under_rows(rows) for number, block in self.blocks.items()})
 
-    def _places(self, batch: Batch) -> Iterator[tuple[int, Index | None]]:
+    def _places(self, batch: Batch) -> Iterator[tuple[int, Index | None, slice]]:
         numbers = list(self.blocks)
         if len(numbers) == 1:
             # nothing to search for, and small problems are asked about many thousand times
-            return iter([(numbers[0], batch)])
-        return ((numbers[place], which) for place, which in places(self.starts, batch))
+            return iter([(numbers[0], batch, slice(None))])
+        return ((numbers[place], which, some) for place, which, some in places(self.starts, batch))
 
     def _taken(self, which: Mapping[int, Index]) -> HeldBlocks:
         return HeldBlocks({number: self.blocks[number].take(some).kept() for number, some in which.items()})
@@ -89,8 +89,12 @@ def block_of(X: Any, y: Any, rows: Rows) -> Block:
     return SparseBlock.of(X, y, rows) if issparse(X) else DenseBlock.of(X, y, rows)
 
 
-def places(starts: NDArray[Any], batch: Batch) -> Iterator[tuple[int, Index | None]]:
-    """The blocks that hold units of a batch, and which of theirs, None being all; `starts` units precede each block."""
+def places(starts: NDArray[Any], batch: Batch) -> Iterator[tuple[int, Index | None, slice]]:
+    """The blocks that hold units of a batch, which of theirs, None being all, and where in the batch those are.
+
+    `starts` units precede each block.
+    """
     edges = starts if batch is None else np.searchsorted(batch, starts)
     for block in np.flatnonzero(np.diff(edges)).tolist():
-        yield block, None if batch is None else batch[edges[block] : edges[block + 1]] - starts[block]
+        some = slice(int(edges[block]), int(edges[block + 1]))
+        yield block, None if batch is None else batch[some] - starts[block], some

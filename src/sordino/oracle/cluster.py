@@ -1,5 +1,8 @@
 """Records on the workers of a Ray cluster: partitions stay where they are, and only clipped sums travel.
 
+Where a person's sum is clipped as one, every person's sum travels, because a person may have records on several
+workers.
+
 The driver draws the batches, adds up what the workers answer in the order of the blocks (so that the bits are those of
 one process), and then draws the noise, once. A worker that is lost is started again, reads its partition again from
 where it came, and answers again: an answer that was not complete was never perturbed, so nothing is released twice.
@@ -20,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Index
-from sordino.oracle.block_queries import BlockQuery
+from sordino.oracle.block_queries import BlockQuery, about
 from sordino.oracle.blocks import Blocks, HeldBlocks, block_of
 from sordino.oracle.files.memory import Memory
 from sordino.oracle.files.partition import Partition, StreamedBlocks
@@ -240,7 +243,7 @@ class Crew:
                 lease.key,
                 lease.slices[number],
                 rows,
-                asked,
+                about(asked, slice(int(low[number]), int(high[number]))),
                 None if batch is None else batch[low[number] : high[number]] - first[number],
             )
             for number, worker in enumerate(self.workers)

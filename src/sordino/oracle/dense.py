@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sordino.arrays import Array, Index
 from sordino.oracle.block import Block, Bounded, bounded_records, to_multipliers
-from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum
+from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum, PersonSums
 from sordino.oracle.kernels.dense import clipped_sum
 from sordino.oracle.kernels.difference_kernels import clipped_differences
 from sordino.oracle.kernels.norms import row_norms
@@ -74,6 +74,8 @@ class DenseBlock(Block):
             return self._losses(asked)
         if isinstance(asked, RowStatistic):
             return self.statistic(asked)
+        if isinstance(asked, PersonSums):
+            return self.person_sums(asked, which)
         if len(asked) >= _STACK or asked.loss.outputs > 1:
             return self._products(asked, which)
         # few models: for each, scores, slopes, clipping and sum in a single pass over the rows

@@ -1,34 +1,17 @@
-r"""Whose each record is, where the unit is a person: which records count, and how they make one contribution.
-
-What a person adds to an answer is a weighted sum of what each of their kept records adds, clipped by itself:
-
-    mean:    (1/K) sum_{j <= K} a_j,    K kept records        capped:    (1/k) sum_{j <= K} a_j,    K <= k
-
-The weights add up to 1 at most, so the sum keeps the bound that every a_j has, and two persons are no further apart
-than two records, or a record and nothing. Where a_j is the gradient of a convex,
-L-Lipschitz and beta-smooth function, so is the sum, with the same constants. It depends on the person's own records and
-coins alone. Clipping the records' sum instead would bound it too, but what comes out is no gradient and no monotone
-map, so that no theorem about contracting steps holds for it.
-"""
+"""Whose each record is, where the unit is a person, and which of a person's records count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Index
-from sordino.oracle.tree_sum import Term, TreeSum
-from sordino.problem import PersonUnit
+from sordino.problem import NetworkProblem, PersonUnit, Problem
 
 if TYPE_CHECKING:
-    from sordino.oracle.block_queries import BlockQuery
-    from sordino.oracle.blocks import Blocks
-    from sordino.oracle.rows import Rows
-    from sordino.oracle.sampling import Batch
     from sordino.privacy.randomness import Randomness
 
 _LARGEST_WHOLE = 2.0**53
@@ -58,87 +41,20 @@ class Persons:
         return self.count
 
 
-@dataclass(frozen=True, eq=False)
-class Share:
-    """Records that count 1/`divisor` each, and the number of the person of every one of them."""
-
-    divisor: int
-    blocks: Blocks
-    owners: Index
+def count_persons(identifiers: Any) -> int:
+    return len(np.unique(_identifiers(identifiers)))
 
 
-@dataclass(frozen=True, eq=False)
-class PersonBlocks:
-    """Blocks whose units are persons, on blocks of records wherever those are.
-
-    Records of equal weight lie together, so that the blocks need not know of weights: an answer asks once for every
-    number of records that a person of the batch may have.
-    """
-
-    count: int
-    shares: tuple[Share, ...]
-
-    @staticmethod
-    def of(blocks: Blocks, persons: Persons) -> PersonBlocks:
-        owners = persons.owners[persons.kept]
-        if len(persons.kept) < len(blocks):
-            _, blocks = blocks.divide(persons.kept)
-        capped = persons.unit.most_records if persons.unit.contribution == "capped" else None
-        sizes = np.bincount(owners, minlength=persons.count)
-        divisors = sizes[owners] if capped is None else np.full(len(owners), capped)
-        return PersonBlocks(persons.count, tuple(_shares(blocks, owners, divisors)))
-
-    def __len__(self) -> int:
-        return self.count
-
-    def terms(self, asked: BlockQuery, batch: Batch) -> Iterator[Term]:
-        inside = None if batch is None else self._inside(batch)
-        for share in self.shares:
-            records = None if inside is None else np.flatnonzero(inside[share.owners])
-            total = TreeSum()
-            for term in share.blocks.terms(asked, records):
-                total.add(term)
-            if total.terms:
-                yield Term(share.divisor, share.divisor, total.total(()) / share.divisor)
-
-    def divide(self, batch: Index) -> tuple[PersonBlocks, PersonBlocks]:
-        inside = self._inside(batch)
-        pairs = [(share, *share.blocks.divide(np.flatnonzero(inside[share.owners]))) for share in self.shares]
-        return (
-            _renumbered(~inside, [(share, outer) for share, outer, _ in pairs]),
-            _renumbered(inside, [(share, inner) for share, _, inner in pairs]),
+def require_same_unit(problem: Problem | NetworkProblem, persons: Persons | None, records: int) -> None:
+    """Raise a sentence unless it is known whose the records are, just where the problem is about persons."""
+    given = None if persons is None else persons.unit
+    if problem.person != given:
+        raise ValueError(
+            f"the problem protects {problem.person or 'every record'}, and the records are told apart by "
+            f"{given or 'nothing but themselves'}: what is protected must be the same in both."
         )
-
-    def under_rows(self, rows: Rows) -> PersonBlocks:
-        moved = (replace(share, blocks=share.blocks.under_rows(rows)) for share in self.shares)
-        return replace(self, shares=tuple(moved))
-
-    def _inside(self, batch: Index) -> NDArray[np.bool_]:
-        inside = np.zeros(self.count, dtype=bool)
-        inside[batch] = True
-        return inside
-
-
-def _shares(blocks: Blocks, owners: Index, divisors: NDArray[Any]) -> Iterator[Share]:
-    """By halves: every record is handed on as often as the number of divisors can be halved."""
-    there = np.unique(divisors)
-    if len(there) <= 1:
-        yield from (Share(int(divisor), blocks, owners) for divisor in there)
-        return
-    large = divisors >= there[len(there) // 2]
-    for part, some in zip(blocks.divide(np.flatnonzero(large)), (~large, large), strict=True):
-        yield from _shares(part, owners[some], divisors[some])
-
-
-def _renumbered(some: NDArray[np.bool_], parts: list[tuple[Share, Blocks]]) -> PersonBlocks:
-    """Of these persons alone, numbered by their place among them."""
-    numbers = np.cumsum(some) - 1
-    shares = (
-        Share(share.divisor, blocks, numbers[share.owners[some[share.owners]]])
-        for share, blocks in parts
-        if len(blocks)
-    )
-    return PersonBlocks(int(some.sum()), tuple(shares))
+    if persons is not None and len(persons.owners) != records:
+        raise ValueError(f"person has {len(persons.owners)} identifiers for {records} records: one for each is needed.")
 
 
 def _kept(owners: Index, most: int | None, randomness: Randomness) -> Index:

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from sordino.arrays import Array, Index
 from sordino.oracle.block import Block, Bounded, bounded_records, to_multipliers
-from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum
+from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum, PersonSums
 from sordino.oracle.kernels import sparse as kernels
 from sordino.oracle.kernels.norms import row_norms
 from sordino.oracle.kernels.pool import cut, share
@@ -83,6 +83,12 @@ class SparseBlock(Block):
             X = whole[start : start + step].toarray().astype(np.float64, copy=False)
             yield np.where(part.scales[:, None] != 0, X, 0.0), part
 
+    def scaled_rows(self, records: Bounded) -> Iterator[tuple[Any, Bounded]]:
+        whole = self._whole()
+        scales = np.repeat(records.scales, np.diff(whole.indptr))
+        data = np.where(scales != 0, whole.data.astype(np.float64, copy=False) * scales, 0.0)
+        yield sparse.csr_array((data, whole.indices, whole.indptr), shape=whole.shape), records
+
     def dots(self, w: Array) -> Array:
         dots = np.empty(len(self))
         ranges = cut(len(dots), _parts(len(self.X.data), 128))
@@ -97,6 +103,8 @@ class SparseBlock(Block):
     def answer(self, asked: BlockQuery, which: Index | None) -> Array:
         if isinstance(asked, RowStatistic):
             return self.statistic(asked)
+        if isinstance(asked, PersonSums):
+            return self.person_sums(asked, which)
         # models that are worked on together: a cache line of scores, or one model with more classes than that
         outputs, scores = asked.loss.outputs, len(asked.table)
         step = max(1, GROUP // outputs) * outputs

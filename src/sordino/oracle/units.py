@@ -2,8 +2,8 @@
 
 A unit is what neighbouring data sets differ in: a batch draws units, a clip bounds what one of them adds to a sum, and
 the rows of one are never in two blocks. What it adds depends on its own rows and on nobody else's. The units of a
-source are its records; where they belong to persons, `sordino.oracle.persons` puts units together from them, whose rows
-may be in several blocks.
+source are its records; where they belong to persons, `sordino.oracle.person_blocks` puts units together from them,
+whose rows may be in several blocks.
 """
 
 from __future__ import annotations

@@ -35,13 +35,14 @@ from sordino.checkpoint import Checkpoint, Resume, RunRecorder
 from sordino.ledger.ledger import Reservation
 from sordino.methods import NoisyGradientDescent
 from sordino.methods.protocol import AnyMethod, Batched, Method
+from sordino.oracle.persons import Persons
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.torch import TorchOracle
 from sordino.oracle.torch.parameters import load_parameters, parameter_count, parameter_vector, places
 from sordino.penalties import Ridge
 from sordino.privacy.accountants import guarantee
 from sordino.privacy.randomness import Randomness
-from sordino.problem import NetworkProblem
+from sordino.problem import Contribution, NetworkProblem, PersonUnit, refuse_network_sum
 from sordino.sentences import FEWER_STEPS
 from sordino.torch.callbacks import Callback, Moment
 from sordino.train import PrivacyWarning, public_count, train
@@ -69,6 +70,9 @@ def fit(
     batch_size: int | None = None,
     weight_decay: float = 0.0,
     records: int | None = None,
+    person: Any = None,
+    records_per_person: int | None = None,
+    contribution: Contribution = "mean",
     callbacks: Sequence[Callback] = (),
     checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     resume: Resume = False,
@@ -89,6 +93,10 @@ def fit(
     batch_size : the expected number of records in a step.
     weight_decay : strength of the penalty (weight_decay / 2) |w|^2.
     records : with "add_remove", a public stand-in for the number of records.
+    person : whose each record is, an identifier for every one: what is protected is then a person with all their
+        records, batches draw persons, and whatever counts records counts persons.
+    records_per_person, contribution : at most so many records of each are used, a public number; they count as one, by
+        the "mean" of their clipped gradients, or "capped", by their sum divided by that number.
     callbacks : each called after every step with a `Moment`.
     checkpoint : a folder, or a `Checkpoint` that also says how often; `resume` True goes on with the run in it, "auto"
         goes on if there is one.
@@ -97,18 +105,23 @@ def fit(
     Inside `charged_to(ledger, name)` the run is charged to that data set.
     """
     data = _records(dataset)
-    n = public_count(records, len(data[0] if isinstance(data, tuple) else data), budget.relation)
-    problem = NetworkProblem(n, max(1, parameter_count(model)), describe(model, loss), Ridge(weight_decay))
-    method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, n))
-    oracle = TorchOracle(model, loss, data, problem, budget.relation, _rows(method, n))
     place = _place(checkpoint, resume)
+    randomness = _randomness(random_state, place)
+    unit = _unit(person, records_per_person, contribution)
+    persons = None if unit is None else Persons.of(person, unit, randomness)
+    count = len(data[0] if isinstance(data, tuple) else data) if persons is None else len(persons)
+    n = public_count(records, count, budget.relation, "record" if persons is None else "person")
+    size, name = max(1, parameter_count(model)), describe(model, loss)
+    problem = NetworkProblem(n, size, name, Ridge(weight_decay), person=unit)
+    method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, n))
+    oracle = TorchOracle(model, loss, data, problem, budget.relation, _units(method, n, unit), persons)
     recorder = RunRecorder(place, [partial(_call, callback, model) for callback in callbacks])
     trained = train(
         problem,
         budget,
         method,
         oracle,
-        _randomness(random_state, place),
+        randomness,
         notes=notes,
         start=parameter_vector(model),
         recorder=recorder if callbacks or place else None,
@@ -158,12 +171,26 @@ def _records(dataset: Any) -> Any:
     return dataset
 
 
-def _rows(method: AnyMethod, n: int) -> int:
-    """How many records a pass should hold: a batch as it is mostly drawn, in a few equal passes where it is large."""
+def _unit(person: Any, records_per_person: int | None, contribution: Contribution) -> PersonUnit | None:
+    refuse_network_sum(contribution)
+    unit = PersonUnit(records_per_person, contribution)
+    if person is not None:
+        return unit
+    if unit != PersonUnit():
+        raise ValueError(
+            "records_per_person or contribution was given, and nothing says whose the records are: give `person`, an "
+            "identifier for every record, or leave them out, and what is protected is a record."
+        )
+    return None
+
+
+def _units(method: AnyMethod, n: int, unit: PersonUnit | None) -> int:
+    """How many a pass should hold: a batch as it is mostly drawn, in a few equal passes where it is large."""
     expected = (method.batch_size if isinstance(method, Batched) else None) or n
     exact = isinstance(method, Batched) and method.sampling == "fixed_size"
     usual = expected if exact else expected + 2 * math.sqrt(expected)
-    return math.ceil(usual / math.ceil(usual / 1024))
+    rows = 1 if unit is None else unit.most_records or 1
+    return math.ceil(usual / math.ceil(usual * rows / 1024))
 
 
 def _complete(method: Any, epochs: float | None, steps: int | None, batch_size: int | None, n: int) -> Any:

@@ -12,17 +12,21 @@ from scipy import sparse
 
 import few_steps
 import stored
+from plain_gradients import exact
 from sordino import NoisyGradientDescent, PrivateLogisticRegression, verify
+from sordino.budget import Relation
 from sordino.cluster import connected
 from sordino.files import Table
 from sordino.oracle import linear_oracle
 from sordino.oracle.cluster import ClusterBlocks, Spread
 from sordino.oracle.files import source as source_module
 from sordino.oracle.files.memory import Memory
+from sordino.oracle.persons import Persons
 from sordino.oracle.query import Gradient
 from sordino.oracle.sampling import Poisson
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
+from sordino.problem import PersonUnit
 from sordino.progress import watching
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:This is release number")]
@@ -187,6 +191,51 @@ def test_estimators(cluster, tmp_path):
     np.testing.assert_array_equal(model.fit(cluster.hold(X, names)).coef_, want)
     np.testing.assert_array_equal(model.fit(cluster.hold(stored.parquet(tmp_path, X, names))).coef_, want)
     private = model.set_params(random_state=None).fit(cluster.hold(Table(tmp_path / "t.parquet", "y")))
+    assert all(finding.holds for finding in verify(private.certificate_))
+
+
+UNITS = (PersonUnit(3), PersonUnit(3, "capped"), PersonUnit(None, "sum", 3))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=str)
+@pytest.mark.parametrize(("form", "memory"), [("memory", 1 << 30), ("parquet_folder", 0), ("npy_files", 1 << 30)])
+def test_persons_have_the_bits_of_one_process(cluster, data, tmp_path, form, memory, unit):
+    """Whose records are with both workers, in every block."""
+    here, source = spread(replace(cluster, memory=memory), form, tmp_path, *data)
+    whose = np.random.default_rng(3).integers(RECORDS // 4, size=RECORDS)
+    persons = Persons.of(whose, unit, Randomness.seeded(1))
+    plain = few_steps.problem(NoisyGradientDescent(1), len(persons), FEATURES)
+    problem = replace(plain, person=unit)
+    oracle, want = (
+        linear_oracle(s, None, problem, few_steps.ROWS, Relation.REPLACE_ONE, persons) for s in (here, source)
+    )
+    at = np.random.default_rng(1).normal(size=(2, problem.dim))
+    some = oracle.draw(Poisson(0.01), Randomness.seeded(0))
+    for batch in (None, some, some[:1], some[:0]):
+        np.testing.assert_array_equal(exact(oracle, Gradient(at, 0.1, batch)), exact(want, Gradient(at, 0.1, batch)))
+    np.testing.assert_array_equal(oracle.value(at), want.value(at))
+    parts = replace(problem, records=len(persons) - len(some)), replace(problem, records=len(some))
+    for mine, theirs in zip(oracle.divide(some, *parts), want.divide(some, *parts), strict=True):
+        np.testing.assert_array_equal(exact(mine, Gradient(at, 0.1)), exact(theirs, Gradient(at, 0.1)))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=str)
+def test_estimators_of_persons(cluster, tmp_path, unit):
+    X, y = few_steps.data(3000, 4)
+    whose = np.random.default_rng(3).integers(800, size=3000)
+    names = np.where(y > 0, "yes", "no")
+    asked = {
+        "person": whose,
+        "records_per_person": unit.most_records,
+        "contribution": unit.contribution,
+        "typical_records": unit.typical_records,
+    }
+    model = PrivateLogisticRegression(2.0, row_norm=3.0, classes=["no", "yes"], random_state=1)
+    want = model.fit(X, names, **asked).coef_.copy()
+    np.testing.assert_allclose(model.fit(cluster.hold(X, names), **asked).coef_, want, rtol=1e-9)
+    files = stored.parquet(tmp_path, X, names)
+    private = model.set_params(random_state=None).fit(cluster.hold(files), **asked)
+    assert private.certificate_.problem.person == unit
     assert all(finding.holds for finding in verify(private.certificate_))
 
 

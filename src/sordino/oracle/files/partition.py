@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array, Index
-from sordino.oracle.block_queries import BlockQuery
+from sordino.oracle.block_queries import BlockQuery, about
 from sordino.oracle.blocks import block_of, places
 from sordino.oracle.files.prefetch import prefetched
 from sordino.oracle.files.row_major import RowMajor
@@ -44,7 +44,7 @@ class Partition:
 
     def wanted(self, batch: Batch) -> Iterator[tuple[int, Index | None]]:
         """The blocks that an answer needs, and which of their rows it needs: None is all of them."""
-        for place, units in places(self.starts(), batch):
+        for place, units, _ in places(self.starts(), batch):
             if self.selection is not None:
                 chosen = self.selection.within(place)
                 units = chosen if units is None else chosen[units]
@@ -85,8 +85,8 @@ class StreamedBlocks:
 
     def terms(self, asked: BlockQuery, batch: Batch) -> Iterator[Term]:
         with self.partition.read(batch) as blocks:
-            for number, X, y in blocks:
-                yield Term(number, number, block_of(X, y, self.rows).answer(asked, None))
+            for (number, X, y), (_, _, some) in zip(blocks, places(self.partition.starts(), batch), strict=True):
+                yield Term(number, number, block_of(X, y, self.rows).answer(about(asked, some), None))
 
     def divide(self, batch: Index) -> tuple[StreamedBlocks, StreamedBlocks]:
         outside, inside = self.partition.divide(batch)

@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from sordino.arrays import Array
 from sordino.oracle.torch.norms import Kind, Norms, Share, norms_of
 from sordino.oracle.torch.pairs import Form, Pair, SummingForm, equal_parts, moved
 from sordino.oracle.torch.workspace import Step, Workspace
@@ -88,8 +89,8 @@ class Clipping:
             if tensor.is_floating_point()
         }
 
-    def weigh(self, shares: Sequence[Share], count: int) -> None:
-        """Fill in the weights of the first `count` rows; the others have none.
+    def weigh(self, shares: Sequence[Share], count: int, times: Array | None = None) -> None:
+        """Fill in the weights of the first `count` rows, `times` a number for each of them; the others have none.
 
         A record that is not finite, at one of the points, counts for nothing: a weight of zero would leave a NaN what
         it is, so that its numbers become zeros, and those of no other.
@@ -97,6 +98,10 @@ class Clipping:
         for step in self._work.steps:
             step()
         spoiled = self._norms.weigh(shares, count)
+        if times is not None:
+            factors = torch.from_numpy(times).to(self._norms.weights[0])
+            for weights in self._norms.weights:
+                weights[:count].mul_(factors)
         if spoiled is not None:
             for tensor in self._books.values():
                 tensor.index_fill_(0, spoiled, 0)

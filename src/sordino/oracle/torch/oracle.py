@@ -23,9 +23,11 @@ from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.oracle.allowed import allow, checked_batch
 from sordino.oracle.kernels.subsets import permutation
+from sordino.oracle.persons import Persons, require_same_unit
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.torch import kernels
+from sordino.oracle.torch.bundles import Bundles
 from sordino.oracle.torch.checks import checked_places, refuse_mixing, refuse_wrapped
 from sordino.oracle.torch.clipping import Clipping
 from sordino.oracle.torch.isolation import keeps_records_apart
@@ -61,10 +63,12 @@ class TorchOracle:
     `named_parameters`. About `chunk` records are in a pass, a number that must not come from the records: by default
     as many as the problem has, at most 1,024.
 
+    `persons` says whose the records are, for a problem about persons: batches draw persons, with all their records
+    that count, and about `chunk` persons are in a pass.
+
     A record whose loss or gradient is not finite, or on which an operation fails (a class number out of range), counts
-    for nothing, and raises nothing. Parameters the loss does not
-    reach get noise alone. Random layers (nn.Dropout) draw from the run's secret randomness, anew for every record and
-    release; a difference has the same draws at both points.
+    for nothing, and raises nothing. Parameters the loss does not reach get noise alone. Random layers (nn.Dropout) draw
+    from the run's secret randomness, anew for every record and release; a difference has the same draws at both points.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class TorchOracle:
         problem: NetworkProblem,
         relation: Relation = Relation.REPLACE_ONE,
         chunk: int | None = None,
+        persons: Persons | None = None,
     ) -> None:
         if chunk is not None and chunk < 1:
             raise ValueError(f"chunk is {chunk}: at least one record must be in a pass.")
@@ -83,12 +88,21 @@ class TorchOracle:
         refuse_mixing(model)
         self._problem, self._relation = problem, Relation(relation)
         self._records = records_of(data)
+        require_same_unit(problem, persons, len(self._records))
+        self._bundles = None if persons is None else Bundles.of(persons)
         self._fits()
         self._streams = Randomness.system()
         sample = self._records.sample(self._streams.sampling.words(SEEDS))
-        rows = rows_of_pass(min(problem.records, 1024) if chunk is None else chunk)
+        places = 1 if self._bundles is None else self._bundles.records.shape[1]
+        rows, block = rows_of_pass(min(problem.records, max(1, 1024 // places)) if chunk is None else chunk, places)
         self._passes = Passes(copy_of(model), loss, sample, rows)
-        self._block = self._passes.rows // -(-self._passes.rows // BLOCK)
+        # a pass may have to be shorter than that, and is one block then
+        self._block = block if self._passes.rows == rows else self._passes.rows
+        if places > self._block:
+            raise ValueError(
+                f"records_per_person is {places}, and {self._block} records of this model fit into a pass: gradients "
+                "of its unusual layers are formed one by one, and take memory. Use fewer of each."
+            )
         self._sum = np.empty(problem.dim)
         self._parts = torch.zeros(
             (self._blocks_at_once(), problem.dim), dtype=self._passes.dtype, device=self._passes.device
@@ -100,25 +114,31 @@ class TorchOracle:
             warnings.warn(notice, UserWarning, stacklevel=2)
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
-        return sampling.draw(len(self._records), randomness.sampling)
+        return sampling.draw(self._units, randomness.sampling)
 
     def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
         allow(query, noise, self._relation)
         return noise.perturb(self._answer(query, randomness.sampling), randomness)
 
+    @property
+    def _units(self) -> int:
+        """The true number of them; asking for it refuses a data set that has changed."""
+        records = len(self._records)
+        return records if self._bundles is None else len(self._bundles)
+
     def _fits(self) -> None:
-        if self._relation is Relation.REPLACE_ONE and len(self._records) != self._problem.records:
+        if self._relation is Relation.REPLACE_ONE and self._units != self._problem.records:
             raise ValueError(
-                f"the data have {len(self._records)} records, but the problem was stated with "
+                f"the data have {self._units} {self._problem.unit}s, but the problem was stated with "
                 f"{self._problem.records}: under replace_one their number is public and must be the true one."
             )
 
     def _answer(self, query: Gradient | Difference | Recursion, stream: Stream | None = None) -> Array:
         """The exact answer but for rounding, which `rounding` bounds; valid until the next one."""
         stream = stream or self._streams.sampling
-        points, rows = self._points(query), self._passes.rows
-        batch = checked_batch(query.batch, len(self._records))
-        count = len(self._records) if batch is None else len(batch)
+        points = self._points(query)
+        batch = checked_batch(query.batch, self._units)
+        count = self._units if batch is None else len(batch)
         if count > MOST_RECORDS:
             raise ValueError(f"a batch of {count} records: at most {MOST_RECORDS} can be added up.")
         if torch.get_float32_matmul_precision() != "highest":
@@ -130,24 +150,29 @@ class TorchOracle:
         self._try_out(points, shares)
         if count == 0:
             self._sum.fill(0)
-        if count > self._block:
+        places = self._block if self._bundles is None else self._block // self._bundles.records.shape[1]
+        if count > places:
             # in an order that nobody knows: a record that is added must not move all others to other places
             order = permutation(count, stream)
             batch = order if batch is None else batch[order]
-        for start in range(0, count, rows):
-            some = slice(start, min(start + rows, count))
-            which = some if batch is None else batch[some]
-            self._add_pass(points, shares, which, some.stop - some.start, stream, first=start == 0)
+        together = places * (self._passes.rows // self._block)
+        for start in range(0, count, together):
+            some = slice(start, min(start + together, count))
+            self._add_pass(points, shares, some if batch is None else batch[some], stream, first=start == 0)
         return self._sum
 
-    def _add_pass(
-        self, points: list[Array], shares: list[Share], which: Which, count: int, stream: Stream, first: bool
-    ) -> None:
+    def _add_pass(self, points: list[Array], shares: list[Share], units: Which, stream: Stream, first: bool) -> None:
+        which: Which = units
+        weights: Array | None = None
+        if self._bundles is not None:
+            persons = np.arange(units.start, units.stop) if isinstance(units, slice) else units
+            which, weights = self._bundles.rows(persons, self._block)
+        count = which.stop - which.start if isinstance(which, slice) else len(which)
         self._records.read(which, *self._passes.places_for(count), stream.words(SEEDS))
         drawn = self._passes.program.draw(stream, count)
         # a block is never left out beside others, even one without records: how it is summed must not depend on them
         on_grid = pivot(sum(share.clip * share.factor for share in shares))
-        for _ in self._clipped(points, shares, count, drawn).write():
+        for _ in self._clipped(points, shares, count, drawn, weights).write():
             kernels.add_on_grid(self._parts.cpu().numpy(), self._sum, on_grid, first)
             first = False
 
@@ -157,13 +182,20 @@ class TorchOracle:
         most = max(1, SUMS // (self._problem.dim * self._passes.dtype.itemsize))
         return max(count for count in range(1, min(blocks, most) + 1) if blocks % count == 0)
 
-    def _clipped(self, points: list[Array], shares: list[Share], count: int, drawn: list[list[Tensor]]) -> Clipping:
+    def _clipped(
+        self,
+        points: list[Array],
+        shares: list[Share],
+        count: int,
+        drawn: list[list[Tensor]],
+        weights: Array | None = None,
+    ) -> Clipping:
         """What is known of the records in the passes' inputs and targets, of which `count` are records."""
         clipping = self._clipping(len(points), tuple(share.of for share in shares))
         for point, (memory, _) in zip(points, self._books, strict=False):
             self._passes.load(point)
             self._passes.run(memory, count, drawn)
-        clipping.weigh(shares, count)
+        clipping.weigh(shares, count, weights)
         return clipping
 
     def _clipping(self, points: int, kinds: tuple[Kind, ...]) -> Clipping:
@@ -244,7 +276,11 @@ class TorchOracle:
         return points
 
 
-def rows_of_pass(records: int) -> int:
-    """A number of rows near this one: blocks of equal length, each a multiple of what processors take at once."""
-    multiple = -(-records // BLOCK) * MULTIPLE
-    return -(-records // multiple) * multiple
+def rows_of_pass(units: int, places: int = 1) -> tuple[int, int]:
+    """Rows for about so many units of so many places each, and of a block.
+
+    Blocks are of equal length, each a multiple of what processors take at once.
+    """
+    blocks = -(-units // (BLOCK // places))
+    block = -(-(-(-units // blocks) * places) // MULTIPLE) * MULTIPLE
+    return blocks * block, block

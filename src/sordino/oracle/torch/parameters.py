@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sordino.arrays import Array
-from sordino.problem import NetworkProblem
+from sordino.problem import NetworkProblem, PersonUnit
 
 
 class Place(NamedTuple):
@@ -76,6 +76,6 @@ def load_parameters(model: nn.Module, vector: Array) -> None:
             place.parameter.copy_(values[place.start : place.stop].view(place.parameter.shape))
 
 
-def network_problem(model: nn.Module, records: int, name: str = "") -> NetworkProblem:
-    """The public side of training this model on so many records; `name` says what it is, by default its class."""
-    return NetworkProblem(records, parameter_count(model), name or type(model).__name__)
+def network_problem(model: nn.Module, records: int, name: str = "", person: PersonUnit | None = None) -> NetworkProblem:
+    """The public side of training this model on so many records, or persons; its `name` is by default its class."""
+    return NetworkProblem(records, parameter_count(model), name or type(model).__name__, person=person)

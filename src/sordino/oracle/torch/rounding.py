@@ -9,7 +9,8 @@ grid, on which the sums of blocks add up exactly. So what is computed for a batc
 record more, take any order of S, put r at the end and let it change places with a random record, or none: that is a
 random order of S + r (Fisher and Yates), and all but two places hold what they held. Where r replaces another record,
 one place changes. What any other block adds is the same, to the last bit, because a record's clipped gradient does not
-depend on its companions. (A record that is added may open a new block, which is one of the two.)
+depend on its companions. (A record that is added may open a new block, which is one of the two.) Where persons are
+protected, read "person" for record and "k places in one block" for place: see `bundles`.
 
 **The error of a block.** With unit roundoff u, a sum of K products in any order is off by at most
 gamma_K = K u/(1 - K u) of the sum of their magnitudes. Where a record's gradient of a parameter is one product or one
