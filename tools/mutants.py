@@ -481,11 +481,11 @@ ROWS: list[Row] = [
         "tests/inference/test_with_intervals.py",
     ),
     (
-        "intervals: the curvature has its share twice",
+        "intervals: objective perturbation is planned as if nothing were beside it",
         "inference/with_intervals.py",
-        "curvature = of(shares.curvature, weighted, size)",
-        "curvature = of(2 * shares.curvature, weighted, size)",
-        "tests/inference/test_with_intervals.py tests/estimators/test_intervals.py",
+        "others = tuple((noise.event, 1) for step in newton for noise in step.sums)",
+        "others = ()",
+        "tests/inference/test_with_intervals.py",
     ),
     (
         "intervals: those that nobody paid for verify",

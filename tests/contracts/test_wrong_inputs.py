@@ -96,6 +96,7 @@ def test_public_facts_that_are_no_numbers_are_named(what):
 
 CHOICES = {
     "fit_intercept": (["no", 2, None, np.array([True])], "it must be True or False"),
+    "intervals": (["yes", 1, None], "intervals is "),
     "classes": ([{0: "no", 1: "yes"}, "01", 5, [0, [1]], []], "it must be a list of the labels"),
     "records": (["40", 2.5, HUGE], "records is "),
     "random_state": (["3", 2.5], "random_state is a "),
