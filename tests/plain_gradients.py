@@ -13,14 +13,17 @@ import numpy as np
 from sordino.losses import (
     Absolute,
     EpsilonInsensitive,
+    Gamma,
     Hinge,
     Huber,
     HuberisedHinge,
     Logistic,
     MoreauSmoothed,
     Pinball,
+    Poisson,
     Softmax,
     Squared,
+    Weighted,
 )
 
 
@@ -54,17 +57,24 @@ LOSSES = (
     MoreauSmoothed(Absolute(target_bound=0.8), 2.0),
     MoreauSmoothed(Pinball(quantile=0.3), 0.5),
     MoreauSmoothed(EpsilonInsensitive(tolerance=0.2), 3.0),
+    Poisson(target_bound=0.8, clip=0.5),
+    Gamma(least_target=0.1, target_bound=0.8, clip=1.5),
+    Weighted(Logistic(), (0.3, 1.0)),
+    Weighted(Softmax(3), (1.0, 0.0, 0.4)),
+    Weighted(MoreauSmoothed(Hinge(), 4.0), (1.0, 0.6)),
 )
 
 
 def label(loss):
     """A test's name for it."""
     name = type(loss).__name__
-    return f"{name}-{label(loss.base)}" if isinstance(loss, MoreauSmoothed) else name
+    return f"{name}-{label(loss.base)}" if isinstance(loss, MoreauSmoothed | Weighted) else name
 
 
 def targets(loss, count, rng):
     """Labels for a classifier, numbers for a regression."""
+    if isinstance(loss, Weighted):
+        return targets(loss.base, count, rng)
     if isinstance(loss, Softmax):
         return rng.integers(0, loss.classes, count).astype(float)
     if isinstance(getattr(loss, "base", loss), Logistic | Hinge | HuberisedHinge):
@@ -90,17 +100,26 @@ def bounded_row(x, rows):
 
 def usable(loss, y):
     """A finite number; a class's number; a label, as the loss's docstring says."""
+    if isinstance(loss, Weighted):
+        return usable(loss.base, y)
     if loss.outputs > 1:
         return y in range(loss.outputs)
     return y in (-1, 1) if "{-1, +1}" in getattr(loss, "base", loss).__doc__ else math.isfinite(y)
 
 
 def gradient(x, y, rows, loss, w, clip):
-    """One record's clipped gradient; zero where its target or slope is not usable."""
+    """One record's clipped gradient, times its weight; zero where its target or slope is not usable."""
+    if isinstance(loss, Weighted):
+        return weight(loss, y) * gradient(x, y, rows, loss.base, w, clip)
     full = _full(x, y, rows, loss, w)
     if not np.isfinite(full).all():
         return np.zeros(full.size)
     return full * min(1.0, clip / max(norm(full), 1e-300))
+
+
+def weight(loss, y):
+    """Of one record's class; nothing where it has none."""
+    return loss.weights[int(y > 0) if loss.outputs == 1 else int(y)] if usable(loss, y) else 0.0
 
 
 def _full(x, y, rows, loss, w):
@@ -115,7 +134,9 @@ def _full(x, y, rows, loss, w):
 
 
 def difference(x, y, rows, loss, w, since, clip):
-    """How far one record's gradient moved, clipped; zero where either gradient is not usable."""
+    """How far one record's gradient moved, clipped, times its weight; zero where either gradient is not usable."""
+    if isinstance(loss, Weighted):
+        return weight(loss, y) * difference(x, y, rows, loss.base, w, since, clip)
     with np.errstate(all="ignore"):
         full = _full(x, y, rows, loss, w) - _full(x, y, rows, loss, since)
     if not np.isfinite(full).all():

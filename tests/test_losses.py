@@ -16,14 +16,17 @@ from sordino.losses import (
     LOSSES,
     Absolute,
     EpsilonInsensitive,
+    Gamma,
     Hinge,
     Huber,
     HuberisedHinge,
     Logistic,
     MoreauSmoothed,
     Pinball,
+    Poisson,
     Softmax,
     Squared,
+    Weighted,
 )
 
 # --- The program that made the golden values: definitions alone, derivatives by mpmath at 40 digits. ---
@@ -51,6 +54,27 @@ def _moreau(base: Any, s: float, y: float, a: mpf) -> mpf:
     return min(DEFINITIONS[type(base)](base, y, p) + mpf(s) / 2 * (p - a) ** 2 for p in candidates)
 
 
+def _poisson(y: float, Y: float, C: float, a: mpf) -> mpf:
+    """e^a - y a less its least value, and straight on where its slope is C or -C."""
+    y = mpf(min(max(y, 0.0), Y))
+    least = y - y * mp.log(y) if y else mpf(0)
+    h = min(a, mp.log(y + C))
+    h = max(h, mp.log(y - C)) if y > C else h
+    return mp.exp(h) - y * h - least + C * abs(a - h)
+
+
+def _gamma(y: float, low: float, Y: float, C: float, a: mpf) -> mpf:
+    y = mpf(min(max(y, low), Y))
+    h = max(a, mp.log(y / (1 + mpf(C))))
+    h = min(h, mp.log(y / (1 - mpf(C)))) if C < 1 else h
+    return h + y * mp.exp(-h) - 1 - mp.log(y) + C * abs(a - h)
+
+
+def _weighted(loss: Any, y: float, a: tuple[mpf, ...]) -> mpf:
+    place = int(y) if loss.outputs > 1 else int(y > 0)
+    return mpf(loss.weights[place]) * DEFINITIONS[type(loss.base)](loss.base, y, *a)
+
+
 DEFINITIONS: dict[type, Any] = {
     Logistic: lambda loss, y, a: mp.log(1 + mp.exp(-y * a)),
     Softmax: lambda loss, y, *a: mp.log(sum(mp.exp(s) for s in a)) - a[int(y)],
@@ -65,6 +89,9 @@ DEFINITIONS: dict[type, Any] = {
     ),
     EpsilonInsensitive: lambda loss, y, a: max(mpf(0), abs(a - _clipped(y, loss.target_bound)) - mpf(loss.tolerance)),
     MoreauSmoothed: lambda loss, y, a: _moreau(loss.base, loss.sharpness, y, a),
+    Poisson: lambda loss, y, a: _poisson(y, loss.target_bound, loss.clip, a),
+    Gamma: lambda loss, y, a: _gamma(y, loss.least_target, loss.target_bound, loss.clip, a),
+    Weighted: lambda loss, y, *a: _weighted(loss, y, a),
 }
 
 
@@ -149,6 +176,24 @@ GOLDEN: list[tuple[Any, Any, float, float, Any, Any]] = [
     (MoreauSmoothed(EpsilonInsensitive(0.125), 4.0), 0.5, 0.5625, 0.0, 0.0, 0.0),
     (MoreauSmoothed(EpsilonInsensitive(0.125), 4.0), 0.5, 0.75, 0.03125, -0.5, 4.0),
     (MoreauSmoothed(EpsilonInsensitive(0.125, 1.0), 4.0), -0.5, -3.0, 0.25, 1.0, 0.0),
+    (Poisson(5.0, 2.0), 0.5, 0.0, 1.6487212707001282, 1.6487212707001282, 1.6487212707001282),
+    (Poisson(5.0, 2.0), 3.0, 1.0, 4.704163133995671, 2.0, 0.0),
+    (Poisson(5.0, 2.0), -4.0, 9.0, 10.751352696166173, -2.0, 0.0),
+    (Poisson(5.0, 2.0), -6.0, 1.5, 8.110676414338913, -1.4975212478233337, 0.0024787521766663585),
+    (Gamma(0.25, 8.0, 2.0), -1.5, 100.0, 5.863046217355342, -2.0, 0.0),
+    (Gamma(0.25, 8.0, 0.5), 3.0, 0.5, 1.6931471805599454, 0.5, 0.0),
+    (Gamma(0.25, 8.0, 0.5), -0.75, 0.0, 0.1655443652730593, 0.47074999584683136, 0.5292500041531687),
+    (Weighted(Logistic(), (0.25, 1.0)), 1.5, -1.0, 0.4253533194956881, 0.2043936190484109, 0.037286613017583216),
+    (Weighted(Logistic(), (0.25, 1.0)), 0.0, 1.0, 0.6931471805599453, -0.5, 0.25),
+    (Weighted(Hinge(), (1.0, 0.5)), 0.25, 1.0, 0.375, -0.5, 0.0),
+    (
+        Weighted(Softmax(2), (0.5, 1.0)),
+        [0.0, 0.0],
+        0.0,
+        0.34657359027997264,
+        [-0.25, 0.25],
+        [[0.125, -0.125], [-0.125, 0.125]],
+    ),
 ]
 
 # By hand, for rows of norm R and parameters of norm D: L, beta, the value at zero, scores per record, rank.
@@ -178,6 +223,15 @@ CONSTANTS: list[tuple[Any, float, float, float, float, float, int, int]] = [
     (MoreauSmoothed(Pinball(0.875, 2.0), 2.0), 2.0, inf, 1.75, 8.0, 1.55859375, 1, 1),
     (MoreauSmoothed(EpsilonInsensitive(0.125, 2.0), 4.0), 2.0, inf, 2.0, 16.0, 1.75, 1, 1),
     (MoreauSmoothed(EpsilonInsensitive(0.125, 0.1), 4.0), 2.0, inf, 2.0, 16.0, 0.0, 1, 1),
+    # 1 - Y + Y log Y; C log(Y - C) - C + Y log(Y / (Y - C)); and at y = 0, C - C log C
+    (Poisson(5.0, 10.0), 2.0, inf, 20.0, 60.0, 4.047189562170502, 1, 1),
+    (Poisson(20.0, 4.0), 2.0, inf, 8.0, 96.0, 11.553225915243315, 1, 1),
+    (Poisson(0.4, 0.7), 1.0, inf, 0.7, 1.1, 0.9496724607571127, 1, 1),
+    # C log(Y / (1 + C)) + C - log(1 + C); y_min - 1 - log y_min
+    (Gamma(0.01, 50.0, 2.0), 2.0, inf, 4.0, 12.0, 6.528209144851964, 1, 1),
+    (Gamma(0.01, 3.0, 1.0), 2.0, inf, 2.0, 8.0, 3.6151701859880907, 1, 1),
+    (Weighted(Logistic(), (0.25, 1.0)), 2.0, inf, 2.0, 1.0, 0.6931471805599453, 1, 1),
+    (Weighted(Softmax(3), (0.25, 1.0, 0.0)), 2.0, inf, 2.8284271247461903, 2.0, 1.0986122886681098, 3, 2),
 ]
 
 
@@ -341,6 +395,20 @@ def test_prox_takes_a_step_per_record(loss: Any) -> None:
         (lambda: MoreauSmoothed(Hinge(), math.nan), "sharpness is nan: it must be a positive finite number"),
         (lambda: MoreauSmoothed(Logistic(), 1.0), r"base is Logistic\(\): only a loss with a kink"),
         (lambda: MoreauSmoothed(MoreauSmoothed(Hinge(), 1.0), 1.0), "only a loss with a kink"),
+        (lambda: Poisson(0.0, 1.0), r"target_bound is 0\.0: it must be a positive finite number"),
+        (lambda: Poisson(inf, 1.0), "target_bound is inf: it must be a positive finite number"),
+        (lambda: Poisson(1.0, inf), "clip is inf: it must be a positive finite number"),
+        (lambda: Gamma(0.0, 1.0, 1.0), r"least_target is 0\.0: it must be a positive finite number"),
+        (lambda: Gamma(1.0, 1.0, 1.0), "the least target must be the smaller one"),
+        (lambda: Gamma(0.1, 1.0, math.nan), "clip is nan: it must be a positive finite number"),
+        (lambda: Weighted(Huber(), (1.0, 1.0)), "classes have weights, and it is not a loss of classes"),
+        (lambda: Weighted(Logistic(), (1.0,)), "2 of them are needed, one per class"),
+        (lambda: Weighted(Softmax(3), (1.0, 1.0)), "3 of them are needed, one per class"),
+        (lambda: Weighted(Logistic(), (0.5, 2.0)), "one per class, from 0 to 1"),
+        (lambda: Weighted(Logistic(), (math.nan, 1.0)), "one per class, from 0 to 1"),
+        (lambda: Weighted(Logistic(), (0.5, 0.9)), "the largest must be 1"),
+        (lambda: Weighted.of(Logistic(), [0.0, 0.0]), "none negative and one positive"),
+        (lambda: Weighted.of(Logistic(), [1.0, inf]), "finite ones are needed"),
     ],
 )
 def test_wrong_parameters_are_refused_in_a_sentence(make: Any, sentence: str) -> None:

@@ -131,9 +131,10 @@ ROWS: list[Row] = [
     (
         "clip: logistic slopes 5 % looser",
         "oracle/kernels/slopes.py",
-        "s = bounded(s, clip * inverses[i])\n            total += s\n            dots[i] = s * scales[i]\n    else:",
-        "s = bounded(s, 1.05 * clip * inverses[i])\n            total += s\n            dots[i] = s * scales[i]\n"
+        "s = weights[i] * bounded(s, clip * inverses[i])\n            total += s\n            dots[i] = s * scales[i]\n"
         "    else:",
+        "s = weights[i] * bounded(s, 1.05 * clip * inverses[i])\n            total += s\n"
+        "            dots[i] = s * scales[i]\n    else:",
         "tests/oracle/test_edges.py",
     ),
     (
@@ -149,6 +150,34 @@ ROWS: list[Row] = [
         "return (1 - self.mix) * self.difference.clip + self.mix * self.gradient.clip",
         "return self.mix * self.difference.clip + (1 - self.mix) * self.gradient.clip",
         "tests/oracle/test_edges.py",
+    ),
+    (
+        "weights: above one",
+        "oracle/block.py",
+        "posinf=1.0, neginf=0.0), 0.0, 1.0)",
+        "posinf=1.0, neginf=0.0), 0.0, 1.5)",
+        "tests/oracle/test_weights.py",
+    ),
+    (
+        "weights: classes weighed by more than one",
+        "losses/weighted.py",
+        "not all(0 <= weight <= 1 for weight in self.weights)",
+        "not all(0 <= weight <= 9 for weight in self.weights)",
+        "tests/test_losses.py -k wrong",
+    ),
+    (
+        "weights: a class that changes moves one count of three",
+        "oracle/statistics.py",
+        "return _SQRT2 if relation is Relation.REPLACE_ONE and self.loss.outputs > 1 else 1.0",
+        "return 1.0",
+        "tests/oracle/test_statistics.py -k neighbour",
+    ),
+    (
+        "losses: slopes of counts beyond their clip",
+        "losses/log_link.py",
+        "return clip(largest * exp(clip(a - log_largest, -_FAR, 0.0)) - y, -c, c)",
+        "return clip(largest * exp(clip(a - log_largest, -_FAR, 0.0)) - y, -c, 1.1 * c)",
+        "tests/contracts/test_losses.py -k lipschitz",
     ),
     (
         "targets: labels of any size",

@@ -6,6 +6,7 @@ from sordino.checkpoint import Checkpoint as Checkpoint, RunRecorder as RunRecor
 from sordino.estimators import (
     PrivateAdditiveClassifier as PrivateAdditiveClassifier,
     PrivateAdditiveRegressor as PrivateAdditiveRegressor,
+    PrivateGammaRegressor as PrivateGammaRegressor,
     PrivateHuberRegressor as PrivateHuberRegressor,
     PrivateLinearRegression as PrivateLinearRegression,
     PrivateLinearSVC as PrivateLinearSVC,
@@ -13,6 +14,7 @@ from sordino.estimators import (
     PrivateLogisticRegression as PrivateLogisticRegression,
     PrivateMLPClassifier as PrivateMLPClassifier,
     PrivateMLPRegressor as PrivateMLPRegressor,
+    PrivatePoissonRegressor as PrivatePoissonRegressor,
     PrivateQuantileRegressor as PrivateQuantileRegressor,
     PrivateSearch as PrivateSearch,
     SchemaEncoder as SchemaEncoder,

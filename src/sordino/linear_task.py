@@ -58,10 +58,16 @@ class LinearTask:
         return Problem(records, columns, self.loss, penalty=self.penalty, domain=self.domain, person=person)
 
     def oracle(
-        self, X: Any, y: Any, problem: Problem, relation: Relation, persons: Persons | None = None
+        self,
+        X: Any,
+        y: Any,
+        problem: Problem,
+        relation: Relation,
+        persons: Persons | None = None,
+        weights: Array | None = None,
     ) -> BlockwiseOracle:
         """Of raw rows and coded targets, or of a source of records, which has its targets with it."""
-        return linear_oracle(X, y, problem, self.rows, relation, persons)
+        return linear_oracle(X, y, problem, self.rows, relation, persons, weights)
 
     def to_raw(self, weights: Array) -> tuple[Array, Array]:
         """Coefficients (outputs x features) and intercepts for raw rows, with scores in the target's own unit."""

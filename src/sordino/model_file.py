@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +39,16 @@ if TYPE_CHECKING:
     from sordino.identity import Identity
 
 FORMAT = "sordino model"
-VERSION, NETWORK_VERSION = 3, 4
+VERSION, NETWORK_VERSION, LINK_VERSION = 3, 4, 5
+"""Of linear models, of networks, and of models whose prediction is the exponential of a score."""
 MODEL = outputs.Kind("a model file", rb"PK\x03\x04.{26}model\.json")
 
 
 _REQUIRED = ("model.json", "coef.npy", "intercept.npy", "certificate.json")
 _OPTIONAL, _COVARIANCE = "schema.toml", "covariance.npy"
+Link = Literal["identity", "log"]
+_LARGEST_LOGARITHM = 700.0
+"""Of a prediction: beyond it there are no doubles."""
 _LONGEST = 1 << 26
 """Characters of a model.json: the names of very many features."""
 
@@ -64,6 +68,8 @@ class LoadedModel:
     """What rows pass through before the weights; None for a linear model."""
     covariance: Array | None = None
     """Of the coefficients and, last, the intercept, over other records and other noise."""
+    link: Link = "identity"
+    """What a number that is predicted is of the score: itself, or with "log" its exponential."""
 
     def __post_init__(self) -> None:
         outputs = len(self.intercept)
@@ -74,6 +80,8 @@ class LoadedModel:
         wanted = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
         if self.task not in ("classification", "regression") or (self.task == "regression") != (self.classes is None):
             raise ValueError(f"the task {self.task!r} does not fit the classes.")
+        if self.link not in get_args(Link) or (self.link == "log" and not (self.classes is self.hidden is None)):
+            raise ValueError(f"the link {wire.shown(self.link)} is not one of a linear model that predicts a number.")
         if outputs != wanted or (self.classes is not None and len(self.classes) < 2):
             raise ValueError(f"the model has {outputs} outputs, and its classes ask for another number.")
         if self.hidden is not None and self.hidden.width not in (None, self.coef.shape[1]):
@@ -97,7 +105,14 @@ class LoadedModel:
     def released(self) -> dict[str, NDArray[Any]]:
         """What a certificate is about: the weights, and all that decides what they predict."""
         return _released(
-            self.coef, self.intercept, self.hidden, self.covariance, self.classes, self.feature_names, self.schema
+            self.coef,
+            self.intercept,
+            self.hidden,
+            self.covariance,
+            self.classes,
+            self.feature_names,
+            self.schema,
+            self.link,
         )
 
     @cached_property
@@ -126,7 +141,7 @@ class LoadedModel:
         if self.classes is not None:
             labels: NDArray[Any] = self.classes[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
             return labels
-        return self._within_range(scores)
+        return self._within_range(linked(scores, self.link))
 
     def confidence_intervals(self, level: float = 0.95) -> Intervals:
         """Of every coefficient, and of the intercept: each holds with this probability, all together with less."""
@@ -139,7 +154,7 @@ class LoadedModel:
         if self.classes is not None:
             # e^a / (1 + e^a), and no overflow
             return np.asarray(np.exp(-np.logaddexp(0.0, -ends)))
-        return self._within_range(ends)
+        return self._within_range(linked(ends, self.link))
 
     @property
     def asked_for_intervals(self) -> bool:
@@ -201,6 +216,11 @@ class LoadedModel:
         return sorted(listed) == sorted([] if self.classes is None else self.classes.tolist())
 
 
+def linked(scores: Array, link: Link) -> Array:
+    """The numbers that scores predict."""
+    return np.exp(np.minimum(scores, _LARGEST_LOGARITHM)) if link == "log" else scores
+
+
 def save_model(
     estimator: Any, path: str | os.PathLike[str], schema: Schema | None = None, signer: Identity | None = None
 ) -> Certificate:
@@ -241,7 +261,7 @@ def _issued(estimator: Any, schema: Schema | None) -> Certificate:
 
 
 def _with(certificate: Certificate, estimator: Any, schema: Schema | None) -> LoadedModel:
-    coef, intercept, hidden, covariance, classes, names, schema = _parts(estimator, schema)
+    coef, intercept, hidden, covariance, classes, names, schema, link = _parts(estimator, schema)
     return LoadedModel(
         task=_task(classes),
         coef=coef,
@@ -252,6 +272,7 @@ def _with(certificate: Certificate, estimator: Any, schema: Schema | None) -> Lo
         certificate_json=certificate.to_json(),
         hidden=hidden,
         covariance=covariance,
+        link=link,
     )
 
 
@@ -310,7 +331,9 @@ def _fits(model: LoadedModel, problem: Any, rows: Any) -> bool:
     if model.hidden is not None:
         return bool(getattr(problem, "features", None) is None and problem.dim == model.hidden.size + _size(model))
     features = model.coef.shape[1] + (rows is not None and rows.has_intercept)
-    return bool(getattr(problem, "features", None) == features and problem.loss.outputs == len(model.intercept))
+    if getattr(problem, "features", None) != features or problem.loss.outputs != len(model.intercept):
+        return False
+    return (type(problem.loss).__name__ in ("Poisson", "Gamma")) == (model.link == "log")
 
 
 def _size(model: LoadedModel) -> int:
@@ -358,12 +381,21 @@ def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None, covarianc
 
 def _parts(
     estimator: Any, schema: Schema | None
-) -> tuple[Array, Array, HiddenLayers | None, Array | None, NDArray[Any] | None, tuple[str, ...] | None, Schema | None]:
+) -> tuple[
+    Array,
+    Array,
+    HiddenLayers | None,
+    Array | None,
+    NDArray[Any] | None,
+    tuple[str, ...] | None,
+    Schema | None,
+    Link,
+]:
     schema = getattr(estimator, "encoded_by", None) if schema is None else schema
     names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
     classes = getattr(estimator, "classes_", None)
-    covariance = getattr(estimator, "covariance_", None)
-    return *_layers(estimator), covariance, classes, None if names is None else tuple(map(str, names)), schema
+    covariance, link = getattr(estimator, "covariance_", None), getattr(estimator, "link", "identity")
+    return *_layers(estimator), covariance, classes, None if names is None else tuple(map(str, names)), schema, link
 
 
 def _released(
@@ -374,11 +406,12 @@ def _released(
     classes: NDArray[Any] | None,
     names: tuple[str, ...] | None,
     schema: Schema | None,
+    link: Link,
 ) -> dict[str, NDArray[Any]]:
     # the classes in their order, with their kind: 1 and "1" are two labels
     labels = None if classes is None else [f"{type(label).__name__} {label}" for label in classes.tolist()]
     meaning = {
-        **_meaning(hidden, classes, names),
+        **_meaning(hidden, classes, names, link),
         "classes": labels,
         "schema": None if schema is None else schema.to_toml(),
     }
@@ -386,13 +419,15 @@ def _released(
 
 
 def _meaning(
-    hidden: HiddenLayers | None, classes: NDArray[Any] | None, names: tuple[str, ...] | None
+    hidden: HiddenLayers | None, classes: NDArray[Any] | None, names: tuple[str, ...] | None, link: Link
 ) -> dict[str, Any]:
     """What model.json says of the weights, and a certificate binds. Whatever else it comes to say belongs in here."""
     said: dict[str, Any] = {"task": _task(classes), "features": None if names is None else list(names)}
     if hidden is not None:
         row_norm, layers = float(hidden.row_norm), len(hidden.layers)
         said["network"] = {"activation": hidden.activation, "row_norm": row_norm, "hidden": layers}
+    if link != "identity":
+        said["link"] = link
     return said
 
 
@@ -417,10 +452,14 @@ def _body(model: LoadedModel, members: dict[str, bytes]) -> dict[str, Any]:
     """model.json, without its digest."""
     return {
         "format": FORMAT,
-        "version": VERSION if model.hidden is None else NETWORK_VERSION,
+        "version": NETWORK_VERSION
+        if model.hidden is not None
+        else VERSION
+        if model.link == "identity"
+        else LINK_VERSION,
         "classes": None if model.classes is None else _plain_classes(model.classes),
         "members": {name: _sha256(content) for name, content in members.items()},
-        **_meaning(model.hidden, model.classes, model.feature_names),
+        **_meaning(model.hidden, model.classes, model.feature_names, model.link),
     }
 
 
@@ -432,10 +471,10 @@ def _unpack(content: bytes) -> LoadedModel:
             raise KeyError("format")
     except (ValueError, KeyError, TypeError):
         raise ValueError(f"this is not a Sordino model file: its model.json is not that of a {FORMAT}.") from None
-    if body.get("version") not in (VERSION, NETWORK_VERSION):
+    if body.get("version") not in (VERSION, NETWORK_VERSION, LINK_VERSION):
         raise ValueError(
-            f"this model file has version {wire.shown(body.get('version'))}, and versions {VERSION} and "
-            f"{NETWORK_VERSION} are known here: use the Sordino release that wrote it, or a newer one."
+            f"this model file has version {wire.shown(body.get('version'))}, and versions {VERSION} to {LINK_VERSION} "
+            "are known here: use the Sordino release that wrote it, or a newer one."
         )
     others = {name: member for name, member in members.items() if name != "model.json"}
     stated = {name: _sha256(member) for name, member in others.items()}
@@ -453,6 +492,7 @@ def _unpack(content: bytes) -> LoadedModel:
             certificate_json=members["certificate.json"].decode(),
             hidden=_hidden(body["network"], members) if body["version"] == NETWORK_VERSION else None,
             covariance=archive.to_array(members[_COVARIANCE]) if _COVARIANCE in members else None,
+            link=body["link"] if body["version"] == LINK_VERSION else "identity",
         )
         again = _body(model, others)
     except (KeyError, TypeError, UnicodeDecodeError) as error:

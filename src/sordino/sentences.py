@@ -69,6 +69,10 @@ PERSON_SUM = Sentence(
 MOST_RECORDS = Sentence("of a person's records at most {most:d} are used, drawn at random; {most:d} is public")
 TARGETS_CLIPPED = Sentence("targets are clipped to [-{target_bound:g}, {target_bound:g}]")
 TARGETS_IN_RANGE = Sentence("targets are clipped to the range from {target_low:g} to {target_high:g}")
+RECORDS_WEIGHTED = Sentence(
+    "a record counts its weight, cut to the range from 0 to {weight_bound:g} and divided by {weight_bound:g}, which is "
+    "public"
+)
 
 SETTINGS_PUBLIC = Sentence("the features and all settings were chosen without looking at the records")
 ROW_BOUND_PUBLIC = Sentence("the row bound {row_bound:g} does not come from the records")
@@ -118,6 +122,17 @@ FEWER_STEPS = Sentence(
     "With the noise multiplier {multiplier:g} the budget allows {steps:d} of the {asked:d} steps asked for, and so "
     "many are taken."
 )
+HUBER_THRESHOLD = Sentence(
+    "The loss is squared for residuals up to {threshold:g}, in the target's own unit, and linear beyond."
+)
+COUNTS_CLIPPED = Sentence(
+    "Differences between a count and its prediction beyond {difference:g} count as if they were so large; scores are "
+    "logarithms, in units of {mean:g}."
+)
+RATIOS_CLIPPED = Sentence(
+    "A target of more than {ratio:g} times its prediction counts as if it were so large; scores are logarithms, in "
+    "units of {mean:g}."
+)
 WENT_ON = Sentence("The run was interrupted and went on {times}.")
 STEPS_LOST = Sentence(
     "The run was interrupted and went on {times}. {lost:d} of the planned {steps:d} steps had been seen and were lost: "
@@ -135,7 +150,7 @@ def times(count: int) -> str:
 
 
 OPTIONAL = {
-    "enforced": (TARGETS_CLIPPED, TARGETS_IN_RANGE),
+    "enforced": (TARGETS_CLIPPED, TARGETS_IN_RANGE, RECORDS_WEIGHTED),
     "assumed": (
         CLASSES_GIVEN,
         CLASSES_READ,
@@ -151,7 +166,16 @@ OPTIONAL = {
         JOINT,
         COMMITTEE,
     ),
-    "notes": (WENT_ON, STEPS_LOST, FEWER_STEPS, PLAN_OF_OWNERS, NO_STEP_TWICE),
+    "notes": (
+        WENT_ON,
+        STEPS_LOST,
+        HUBER_THRESHOLD,
+        COUNTS_CLIPPED,
+        RATIOS_CLIPPED,
+        FEWER_STEPS,
+        PLAN_OF_OWNERS,
+        NO_STEP_TWICE,
+    ),
 }
 """What depends on how the run was called. Some of them follow the required ones, in this order."""
 

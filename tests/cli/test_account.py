@@ -122,6 +122,7 @@ def test_a_plan_is_the_one_that_fit_follows(sordino: Any, model: Any) -> None:
     [
         ("--loss", "huber"),
         ("--loss", "squared"),
+        ("--loss", "poisson", "--target-range", 0, 20),
         ("--classes", 4),
         ("--l2", 0.01),
         ("--delta", 0, "--l2", 0.01),
@@ -138,7 +139,10 @@ def test_other_plans(sordino: Any, extra: Any) -> None:
 @pytest.mark.parametrize(
     ("extra", "sentence"),
     [
-        (("--loss", "hinge"), "loss is 'hinge': it must be logistic, huber or squared."),
+        (("--loss", "huver"), "loss is 'huver': it must be logistic, hinge, huber, squared, quantile, insensitive"),
+        (("--loss", "huver"), "Did you mean huber?"),
+        (("--loss", "poisson"), "--target-range is required with poisson"),
+        (("--loss", "gamma", "--target-range", 0, 5), "costs are positive"),
         (("--classes", 1), "classes is 1"),
         (("--records", 0), "records is 0"),
         (("--features", -1), "features is"),

@@ -221,3 +221,99 @@ def test_a_plan_with_intervals(sordino: Any) -> None:
     run = sordino("plan", "--records", 200, "--features", 4, "--epsilon", 1, "--intervals")
     assert run.code == 2
     assert "200 records are too few for intervals of 5 parameters" in run.errors
+
+
+def test_counts_and_costs_by_name(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    schema, model, out = tmp_path / "s.toml", tmp_path / "m.sordino", tmp_path / "p.csv"
+    schema.write_text(
+        '[target]\ncolumn = "price"\nlow = 1000\nhigh = 2000\n'
+        '[columns]\nage = { low = 20, high = 80, missing = "middle" }\n'
+    )
+    fit = ("fit", folder / "people.csv", "--schema", schema, "--epsilon", 8, "--seed", 1, "--out", model)
+    for loss, note in (
+        ("gamma", "A target of more than 2 times its prediction counts as if it were so large"),
+        ("huber", "The loss is squared for residuals up to 125, in the target's own unit, and linear beyond."),
+        ("squared", "Model:"),
+    ):
+        run = sordino(*fit, "--loss", loss)
+        assert run.code == 0, run.errors
+        assert note in " ".join(run.text.split())
+        assert sordino("predict", model, folder / "people.csv", "--out", out).code == 0
+        found, truth = predictions(out)["prediction"], column(folder, "price")
+        error = sum(abs(p - t) for p, t in zip(found, truth, strict=True)) / RECORDS
+        # always the middle would be 150 off
+        assert error < 100, loss
+    assert read_model(model).link == "identity"
+    assert sordino(*fit[:-4], *fit[-2:], "--loss", "poisson").code == 0
+    assert sordino("verify", model).code == 0
+    assert read_model(model).link == "log"
+
+
+def test_classes_that_count_more(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    model, out = tmp_path / "m.sordino", tmp_path / "p.csv"
+    fit = ("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 3, "--out", model)
+    shares = {}
+    for weights in ("low=1,high=20", "high=1,low=20", "balanced"):
+        run = sordino(*fit, "--class-weight", weights)
+        assert run.code == 0, run.errors
+        assert sordino("verify", model).code == 0
+        assert sordino("predict", model, folder / "people.csv", "--out", out).code == 0
+        shares[weights] = sum(p == "high" for p in predictions(out)["prediction"]) / RECORDS
+    assert shares["low=1,high=20"] > shares["balanced"] > shares["high=1,low=20"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        (("--loss", "poisson"), "loss is 'poisson', and the schema's target has classes"),
+        (("--loss", "ridge"), "loss is 'ridge': it must be logistic, hinge, huber"),
+        (("--class-weight", "high"), "class-weight is 'high': it must be balanced, or the classes"),
+        (("--class-weight", "rich=2"), "such as no=1,yes=5"),
+        (("--class-weight", "high=-2"), "none negative"),
+    ],
+)
+def test_losses_and_weights_that_do_not_fit(
+    folder: Path, tmp_path: Path, sordino: Any, extra: Any, sentence: str
+) -> None:
+    out = tmp_path / "m.sordino"
+    run = sordino(
+        "fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 3, "--out", out, *extra
+    )
+    assert run.code == 2, run.text
+    assert sentence in " ".join(run.errors.split())
+    assert not out.exists()
+
+
+def test_the_probability_of_every_class(folder: Path, model: Path, tmp_path: Path, sordino: Any) -> None:
+    out = tmp_path / "p.csv"
+    predict = ("predict", model, folder / "people.csv", "--out", out)
+    assert sordino(*predict).code == 0
+    likeliest = predictions(out)
+    # in the place of an earlier table of predictions
+    assert sordino(*predict, "--probabilities").code == 0
+    found = predictions(out)
+    assert list(found) == ["prediction", "probability of high", "probability of low"]
+    for label, high, low, top in zip(*found.values(), likeliest["probability"], strict=True):
+        assert high + low == pytest.approx(1)
+        assert {"high": high, "low": low}[label] == max(high, low) == pytest.approx(top)
+    assert sordino(*predict).code == 0
+
+
+def test_a_margin_has_no_probabilities(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    model, out = tmp_path / "m.sordino", tmp_path / "p.csv"
+    fit = ("fit", folder / "people.csv", "--schema", folder / "schema.toml", "--epsilon", 3, "--loss", "hinge")
+    assert sordino(*fit, "--out", model).code == 0
+    assert sordino("predict", model, folder / "people.csv", "--out", out).code == 0
+    assert list(predictions(out)) == ["prediction"]
+    run = sordino("predict", model, folder / "people.csv", "--out", out, "--probabilities")
+    assert run.code == 2
+    assert "predicts classes by a margin, which has no probabilities" in " ".join(run.errors.split())
+
+
+def test_a_number_has_no_probabilities(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    schema, model = tmp_path / "s.toml", tmp_path / "m.sordino"
+    schema.write_text('[target]\ncolumn = "price"\nlow = 1200\nhigh = 1800\n[columns]\nmember = { boolean = true }\n')
+    assert sordino("fit", folder / "people.csv", "--schema", schema, "--epsilon", 3, "--out", model).code == 0
+    run = sordino("predict", model, folder / "people.csv", "--out", tmp_path / "p.csv", "--probabilities")
+    assert run.code == 2
+    assert "predicts a number, which has no probabilities" in " ".join(run.errors.split())

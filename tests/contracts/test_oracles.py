@@ -20,7 +20,7 @@ import stored
 from plain_gradients import Silence, exact
 from sordino.budget import Relation
 from sordino.domains import Ball
-from sordino.losses import Hinge, Huber, Logistic, MoreauSmoothed, Softmax, Squared
+from sordino.losses import Gamma, Hinge, Huber, Logistic, MoreauSmoothed, Poisson, Softmax, Squared, Weighted
 from sordino.oracle import linear_oracle
 from sordino.oracle.blocks import HeldBlocks, block_of
 from sordino.oracle.files import source as source_module
@@ -58,6 +58,9 @@ def bounded(X, rows):
 
 def contributions(R, y, loss, query):
     """What every record adds to the answer for every model; nothing where the loss does not admit its target."""
+    if isinstance(loss, Weighted):
+        weights = np.array([plain.weight(loss, target) for target in y])
+        return weights[:, None, None] * contributions(R, y, loss.base, query)
     with np.errstate(all="ignore"):
         at, targets = np.atleast_2d(query.at), loss.admit(np.asarray(y, dtype=float))
         there = (~np.isnan(targets)).reshape(-1, 1, 1)
@@ -115,6 +118,11 @@ def of_persons(X, y, problem, rows, relation=Relation.REPLACE_ONE):
     return linear_oracle(X, y, replace(problem, person=persons.unit), rows, relation, persons)
 
 
+def weighted(X, y, problem, rows, relation=Relation.REPLACE_ONE):
+    """With weights that are cut to 1, which is what a record counts without any."""
+    return linear_oracle(X, y, problem, rows, relation, None, np.resize([1.0, 1.5, 1e300, np.inf], len(y)))
+
+
 def as_sparse(kind):
     return lambda X, y, *public: linear_oracle(sparse.csr_array(np.asarray(X, kind)), y, *public)
 
@@ -129,8 +137,9 @@ PLACES = {
     "another loss first": under_another_loss,
     "part of more": part_of_more,
     "persons": of_persons,
+    "weights": weighted,
 }
-IN_MEMORY = ["dense64", "csr64", "blocks", "sparse blocks", "persons"]
+IN_MEMORY = ["dense64", "csr64", "blocks", "sparse blocks", "persons", "weights"]
 
 every_loss = pytest.mark.parametrize("loss", plain.LOSSES, ids=plain.label)
 every_place = pytest.mark.parametrize("place", PLACES)
@@ -316,7 +325,14 @@ def neighbours(draw):
     replaced = list(records)
     place = draw(st.integers(0, count - 1))
     replaced[place] = draw(record)
-    loss = draw(st.sampled_from([Logistic(), Huber(0.5), Squared(2.0), Softmax(3)]))
+    loss = draw(
+        st.sampled_from(
+            [
+                *(Logistic(), Huber(0.5), Squared(2.0), Softmax(3), Poisson(2.0, 0.7), Gamma(0.1, 5.0, 1.5)),
+                *(Weighted(Logistic(), (0.2, 1.0)), Weighted(Softmax(3), (1.0, 0.0, 0.4))),
+            ]
+        )
+    )
     rows = Rows(draw(st.sampled_from([1e-3, 1.0, 50.0])), draw(st.sampled_from([0.0, 0.5])))
     problem = Problem(count, 2 + rows.has_intercept, loss, domain=Ball(5.0))
     weights = st.lists(st.one_of(st.floats(-3, 3), st.floats(-1e12, 1e12)), min_size=problem.dim, max_size=problem.dim)

@@ -13,11 +13,13 @@ from sordino import (
     NoisyGradientDescent,
     OutputPerturbation,
     PrivacyWarning,
+    PrivateGammaRegressor,
     PrivateHuberRegressor,
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLinearSVR,
     PrivateLogisticRegression,
+    PrivatePoissonRegressor,
     PrivateQuantileRegressor,
     ProximalSmoothing,
     verify,
@@ -43,9 +45,9 @@ SHORT = ProximalSmoothing(NoisyGradientDescent(steps=150))
 # scikit-learn's checks ask for accuracy on a few dozen rows, so they are run where the noise is negligible
 @parametrize_with_checks(
     [
-        PrivateLogisticRegression(epsilon=1e5, row_norm=10.0),
-        PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0),
-        PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, clip=2.0),
+        PrivateLogisticRegression(epsilon=1e5, row_norm=10.0, weight_bound=1.0),
+        PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0, weight_bound=1.0),
+        PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, clip=2.0, weight_bound=1.0),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
@@ -58,9 +60,11 @@ def test_scikit_learn_contract(estimator, check):
         PrivateLinearSVC(epsilon=1e5, row_norm=10.0, method=SHORT),
         PrivateQuantileRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT),
         PrivateLinearSVR(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT),
+        PrivatePoissonRegressor(epsilon=1e5, row_norm=4.0, target_range=(0, 12.0), clip=12.0, weight_bound=1.0),
+        PrivateGammaRegressor(epsilon=1e5, row_norm=4.0, target_range=(0.01, 12.0), clip=12.0, weight_bound=1.0),
     ]
 )
-def test_scikit_learn_contract_of_the_losses_with_a_kink(estimator, check):
+def test_scikit_learn_contract_of_the_other_losses(estimator, check):
     check(estimator)
 
 

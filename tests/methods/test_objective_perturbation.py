@@ -11,7 +11,7 @@ from sordino.certificate import verify
 from sordino.domains import Ball
 from sordino.losses import Hinge, Huber, Logistic, Softmax, Squared
 from sordino.methods import ObjectivePerturbation
-from sordino.methods.solvers import NotCertified
+from sordino.methods.solvers import NotCertified, newton
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
@@ -170,3 +170,26 @@ def test_the_claim_stands_and_half_the_noise_is_caught():
     # the bound counts both signs of the loss, which this large delta makes felt
     assert 0.5 * budget.epsilon <= found(1.0) <= budget.epsilon
     assert found(0.5) > budget.epsilon
+
+
+@pytest.mark.parametrize("ridge", [1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("threshold", [1.0, 0.1, 1e-2, 1e-3])
+def test_newton_gets_past_the_kinks_of_a_slope(threshold, ridge):
+    """Huber's loss, nearly flat where most residuals are large: by halving a step alone it got stuck at some of these.
+
+    There a Newton step is many times as long as the way to the next kink.
+    """
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, noise = rng.normal(size=(50, 5)) / math.sqrt(5), 0.05 * threshold * rng.normal(size=5)
+        y = X @ (2 * rng.normal(size=5)) + rng.standard_t(2, size=50)
+
+        def gradient(w, X=X, y=y, noise=noise):
+            return X.T @ np.clip(X @ w - y, -threshold, threshold) / 50 + ridge * w + noise
+
+        def curvature(w, X=X, y=y):
+            inside = np.abs(X @ w - y) <= threshold
+            return lambda v: X.T @ (inside * (X @ v)) / 50 + ridge * v
+
+        tolerance = 1e-10 * threshold
+        assert np.linalg.norm(gradient(newton(gradient, curvature, np.zeros(5), tolerance))) <= tolerance

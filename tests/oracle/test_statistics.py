@@ -13,12 +13,13 @@ from scipy.special import expit
 
 from plain_gradients import exact
 from sordino.budget import Relation
-from sordino.losses import Huber, Logistic, Squared
+from sordino.losses import Huber, Logistic, Softmax, Squared
 from sordino.oracle import linear_oracle
 from sordino.oracle.persons import Persons
 from sordino.oracle.rows import PreparedRows, Rows
 from sordino.oracle.statistics import (
     BoundedRows,
+    ClassCounts,
     ColumnsBelow,
     CrossMoments,
     CurvatureSum,
@@ -44,6 +45,8 @@ ASKED = [
     MomentSum(),
     *(CrossMoments(b, LOSS) for b in (0.5, 0.7, 1.0, 2.0)),
     *(CrossMoments(b, LOSS, squares=True) for b in (0.3, 1.0, 1.4)),
+    ClassCounts(Logistic()),
+    ClassCounts(Softmax(3)),
 ]
 every_statistic = pytest.mark.parametrize("asked", ASKED, ids=repr)
 
@@ -94,14 +97,22 @@ def test_every_place_answers_with_the_plain_sum(asked, rho, place):
             want = told
         case CrossMoments(b, _, squares):
             want = np.concatenate([told, b * (t @ r), [t @ t] * squares])
+        case ClassCounts(loss):
+            # no target of the example is a label, but for those put in here
+            assert not got.any()
+            labels = np.resize([1.0, -1.0, np.nan, 2.0, 0.0, 0.5], len(y))
+            got = exact(PLACES[place](X, labels, problem, rows), asked)
+            want = [np.sum(labels == k) for k in range(1, max(2, loss.outputs))]
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
 
 
-def contribution(asked, z):
+def contribution(asked, z, weight=1.0):
     """Of one record: its row of three numbers, unbounded, and its target."""
     row, target = z[:COLUMNS], float(np.clip(z[COLUMNS], -2, 2))
     u = (row / max(1.0, np.linalg.norm(row)))[None]
-    return asked.of(BoundedRows(row[None], u, u, np.array([target])))
+    if isinstance(asked, ClassCounts):
+        target = np.sign(target) if asked.loss.outputs == 1 else np.clip(round(abs(2 * target)), 0, 2)
+    return asked.of(BoundedRows(row[None], u, u, np.array([target]), np.array([weight])))
 
 
 @every_statistic
@@ -111,16 +122,31 @@ def test_no_neighbour_is_further_and_one_is_as_far(asked, relation):
     rng, bound = np.random.default_rng(1), asked.sensitivity(relation)
 
     def apart(z):
-        other = contribution(asked, z[COLUMNS + 1 :]) if relation is Relation.REPLACE_ONE else 0.0
-        return -float(np.linalg.norm(contribution(asked, z[: COLUMNS + 1]) - other))
+        one, stranger = np.split(z, 2)
+        other = contribution(asked, stranger) if relation is Relation.REPLACE_ONE else 0.0
+        return -float(np.linalg.norm(contribution(asked, one) - other))
 
     starts = [scale * rng.normal(size=2 * COLUMNS + 2) for scale in (0.3, 1.0, 3.0) * 2]
     # counts are flat nearly everywhere: between the thresholds, and beyond them
     starts += [np.array([0.4, 0.0, 0.3, 0.0, *4 * [9.0]]), np.array(4 * [-9.0] + 4 * [9.0])]
+    starts += [np.array([0.0, 0.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0])]
     options = {"maxiter": 600, "fatol": 1e-9}
     found = [-minimize(apart, start, method="Nelder-Mead", options=options).fun for start in starts]
     assert max(found) <= bound * (1 + 1e-12)
     assert max(found) >= 0.99 * bound
+
+
+@pytest.mark.parametrize("b", [0.1, 0.7, 1.0, 3.0])
+@pytest.mark.parametrize("relation", Relation)
+def test_a_weight_brings_no_neighbour_further(b, relation):
+    """Rows of full norm and targets of full size, in all directions, with weights from nothing to one."""
+    rng, asked = np.random.default_rng(2), CrossMoments(b, LOSS)
+    for _ in range(300):
+        z = rng.normal(size=(2, COLUMNS + 1)) * [9.0, 9.0, 9.0, 99.0]
+        weights = rng.choice([0.0, 1.0, rng.random()], size=2)
+        one, other = (contribution(asked, *record) for record in zip(z, weights, strict=True))
+        apart = np.linalg.norm(one - other * (relation is Relation.REPLACE_ONE))
+        assert apart <= asked.sensitivity(relation) * (1 + 1e-12)
 
 
 def test_the_price_of_both_moments_together():
@@ -257,7 +283,8 @@ def test_weighted_moments_of_neighbours_are_as_near_as_stated(name, relation):
             if isinstance(loss, Huber) and kind is CurvatureSum:
                 y = np.clip(scale * (u @ [1.0, -2.0, 0.5]), -2, 2)
             one, other = (
-                asked.of(BoundedRows(row[None], row[None], row[None], t[None])) for row, t in zip(u, y, strict=True)
+                asked.of(BoundedRows(row[None], row[None], row[None], t[None], np.ones(1)))
+                for row, t in zip(u, y, strict=True)
             )
             apart = np.linalg.norm(one - (other if relation is Relation.REPLACE_ONE else 0.0))
             furthest = max(furthest, apart / bound)

@@ -72,6 +72,9 @@ class Listening:
     def under_rows(self, rows):
         return Listening(self.oracle.under_rows(rows), self.asked)
 
+    def under(self, loss):
+        return Listening(self.oracle.under(loss), self.asked)
+
 
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("kind", PREPARATIONS.values())

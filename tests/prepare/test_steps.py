@@ -11,7 +11,7 @@ from sordino.budget import Relation
 from sordino.losses import Logistic
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import PreparedRows, Rows
-from sordino.prepare import PREPARATIONS, Centre, ColumnBounds, ColumnScales, NormQuantile, Whitening
+from sordino.prepare import PREPARATIONS, Centre, ClassBalance, ColumnBounds, ColumnScales, NormQuantile, Whitening
 from sordino.privacy.accountants import epsilon as cost, gdp_epsilon
 from sordino.privacy.events import Composed
 from sordino.privacy.randomness import Randomness
@@ -110,7 +110,7 @@ def test_columns_of_unknown_width_are_brought_to_one():
 def test_noise_alone_breaks_nothing():
     """Whatever the answers are, rows stay finite."""
     X = rows_of()
-    for kind in PREPARATIONS.values():
+    for kind in set(PREPARATIONS.values()) - {ClassBalance}:
         found = run(kind(), X, mu=1e-6)
         assert np.isfinite(found.applied(X)).all()
 

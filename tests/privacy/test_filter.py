@@ -2,10 +2,12 @@
 
 import math
 import random
+from functools import cache
 from statistics import NormalDist
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 from scipy.stats import norm
 
 from sordino.budget import Budget, Relation
@@ -277,6 +279,22 @@ def test_what_costs_more_than_the_budget_is_never_admitted(event, budget):
         PrivacyFilter(budget).spend(event)
 
 
+@cache
+def least_errors(event, relation):
+    """e^y a + b and a + e^y b are not smaller, for any test between two neighbours with the errors a and b."""
+    ys = np.linspace(0, 3, 61)
+    least = np.array([1 - accountants.delta(event, float(y), relation) for y in ys])
+    both = np.concatenate([np.column_stack([np.exp(ys), np.ones(61)]), np.column_stack([np.ones(61), np.exp(ys)])])
+    return both, np.tile(least, 2)
+
+
+def told_both_ways(event, x, relation):
+    """What is left to an attacker at x, by linear programming."""
+    both, least = least_errors(event, relation)
+    errors = linprog([math.exp(x), 1.0], A_ub=-both, b_ub=-least, bounds=(0, 1))
+    return min(accountants.delta(event, x, relation), 1 - errors.fun)
+
+
 @pytest.mark.parametrize("event", QUIET)
 def test_what_costs_less_is_charged_its_whole_profile(event):
     filter_ = PrivacyFilter(CAP)
@@ -284,7 +302,7 @@ def test_what_costs_less_is_charged_its_whole_profile(event):
     taken = charge(event, CAP, 1)
     for epsilon in np.linspace(0, 3, 13):
         above = taken.leak + (1 - taken.leak) * gdp_delta(float(epsilon), taken.mu)
-        assert accountants.delta(event, float(epsilon), CAP.relation) <= above * (1 + 1e-9)
+        assert told_both_ways(event, float(epsilon), CAP.relation) <= above * (1 + 1e-9)
     left = math.sqrt(gdp_mu(CAP.epsilon, (1 - RESERVE) * CAP.delta) ** 2 - taken.mu**2)
     assert filter_.admits(GaussianDP(left * (1 - 1e-5)))
     assert not filter_.admits(GaussianDP(left * (1 + 1e-5)))
@@ -319,3 +337,25 @@ def test_one_point_of_a_profile_does_not_make_a_gaussian_release(kappa, relation
     filter_ = PrivacyFilter(budget)
     filter_.spend(part)
     assert not filter_.admits(planned)
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("kappa", [1e-3, 0.1, 0.4])
+def test_a_profile_is_read_both_ways(kappa, relation):
+    """The charged mu dominates all that is left, and is less than what the profile alone would ask for."""
+    budget = Budget(1.0, 1e-5, relation)
+    event = ObjectivePerturbed(kappa, calibrate(lambda m: ObjectivePerturbed(kappa, m, 1e6), budget), 1e6)
+    taken = charge(event, Budget(3.0, 1e-5, relation), 1)
+    for x in np.linspace(0, 2, 11):
+        above = taken.leak + (1 - taken.leak) * gdp_delta(float(x), taken.mu)
+        assert told_both_ways(event, float(x), relation) <= above + 1e-12
+    assert accountants.delta(event, 0.0, relation) > gdp_delta(0.0, taken.mu) or kappa < 0.1
+
+
+def test_objective_perturbation_leaves_room_for_others():
+    """Half of epsilon is more than its share of mu^2, but not all of it."""
+    cap = Budget(2.0, 1e-5)
+    filter_ = PrivacyFilter(cap)
+    filter_.spend(ObjectivePerturbed(0.1, calibrate(lambda m: ObjectivePerturbed(0.1, m, 1e6), Budget(1.0, 1e-6)), 1e6))
+    assert filter_.admits(GaussianDP(0.3 * gdp_mu(cap.epsilon, cap.delta)))
+    assert not filter_.admits(GaussianDP(gdp_mu(cap.epsilon, cap.delta)))

@@ -13,14 +13,18 @@ from sordino.budget import Budget, Relation
 from sordino.cli.console import complain, progress, say, show_table
 from sordino.cli.options import (
     L2,
+    OF_CLASSES,
     Contributed,
     Delta,
     Epsilon,
     Intervals,
+    LossName,
     MethodName,
     Neighbours,
     PerPerson,
     Typical,
+    class_weights_named,
+    estimator_named,
     method_named,
 )
 
@@ -39,6 +43,11 @@ def fit(
     out: Annotated[Path, typer.Option(help="The model file to write.")],
     delta: Delta = None,
     relation: Neighbours = Relation.REPLACE_ONE,
+    loss: LossName | None = None,
+    class_weight: Annotated[
+        str | None,
+        typer.Option(help="What classes count: no=1,yes=5 (public numbers), or balanced, by a count that is paid for."),
+    ] = None,
     method: MethodName = "auto",
     l2: L2 = 0.0,
     intervals: Intervals = False,
@@ -77,6 +86,7 @@ def fit(
 
     # whatever can be refused is refused before a record is read
     described = Schema.load(schema)
+    kind, own = _kind(described, loss, class_weight)
     Budget(epsilon, delta or 0.0, relation)
     require_places(out, certificate, inputs=(data, schema, ledger_file(ledger), *_identity(sign)))
     if (ledger is None) != (dataset is None):
@@ -90,14 +100,20 @@ def fit(
         "relation": relation.value,
         "records": records,
         "l2": l2,
-        "intervals": intervals,
         "random_state": seed,
+        **own,
     }
+    if intervals:
+        if "intervals" not in kind().get_params():
+            raise ValueError(
+                f"--intervals are for logistic, huber and squared loss, and loss is {loss!r}: leave them out."
+            )
+        settings["intervals"] = True
     if seed is not None:
         complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
     # with workers to share the records out to, they are not all brought here
     records_in = _opened(data, described, memory if cluster is None else 0.0, person)
-    estimator = _estimator(described, settings)
+    estimator = kind(**settings)
     budget = f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")
     with (
         _shared_out(records_in, cluster, workers, memory) as source,
@@ -158,13 +174,23 @@ def _opened(data: Path, schema: Schema, memory: float, person: str | None) -> En
     return table
 
 
-def _estimator(schema: Schema, settings: dict[str, Any]) -> Any:
-    from sordino.estimators import PrivateHuberRegressor, PrivateLogisticRegression
+def _kind(schema: Schema, loss: str | None, class_weight: str | None) -> tuple[Any, dict[str, Any]]:
+    """The estimator for the schema's target, or the one for the loss that was named, and what only it is told."""
     from sordino.tabular.columns import ClassTarget
 
-    if isinstance(schema.target, ClassTarget):
-        return PrivateLogisticRegression(**settings)
-    return PrivateHuberRegressor(**settings)
+    classes = isinstance(schema.target, ClassTarget)
+    loss = ("logistic" if classes else "huber") if loss is None else loss
+    kind = estimator_named(loss)
+    if (loss in OF_CLASSES) != classes:
+        target = "has classes" if classes else "is a number"
+        raise ValueError(
+            f"loss is {loss!r}, and the schema's target {target}: name a loss for it, or leave --loss out."
+        )
+    if class_weight is None:
+        return kind, {}
+    if not isinstance(schema.target, ClassTarget):
+        raise ValueError("--class-weight is for classes, and the schema's target is a number: leave it out.")
+    return kind, {"class_weight": class_weights_named(class_weight, schema.target.classes)}
 
 
 def _show_intervals(model: LoadedModel) -> None:

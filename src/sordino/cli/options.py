@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
@@ -33,6 +34,57 @@ Contributed = Annotated[
 Typical = Annotated[
     float | None, typer.Option(help="With --contribution sum: a public guess of how many records a person has.")
 ]
+LossName = Annotated[
+    str,
+    typer.Option(
+        help="What is trained: logistic or hinge for classes; huber, squared, quantile, insensitive, poisson (counts) "
+        "or gamma (costs) for a number."
+    ),
+]
+_ESTIMATORS = {
+    "logistic": "PrivateLogisticRegression",
+    "hinge": "PrivateLinearSVC",
+    "huber": "PrivateHuberRegressor",
+    "squared": "PrivateLinearRegression",
+    "quantile": "PrivateQuantileRegressor",
+    "insensitive": "PrivateLinearSVR",
+    "poisson": "PrivatePoissonRegressor",
+    "gamma": "PrivateGammaRegressor",
+}
+
+OF_CLASSES = ("logistic", "hinge")
+
+
+def estimator_named(loss: str) -> Any:
+    """The estimator that trains with this loss."""
+    from sordino import estimators
+
+    if loss not in _ESTIMATORS:
+        close = difflib.get_close_matches(loss, _ESTIMATORS, 1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        raise ValueError(f"loss is {loss!r}: it must be {', '.join(_ESTIMATORS)}.{hint}")
+    return getattr(estimators, _ESTIMATORS[loss])
+
+
+def class_weights_named(given: str | None, labels: Iterable[Any]) -> Any:
+    """None, "balanced", or `label=number` for some labels, as estimators take them."""
+    if given is None or given == "balanced":
+        return given
+    named = {str(label): label for label in labels}
+    found = {}
+    for part in given.split(","):
+        label, separator, number = part.rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            separator = ""
+        if not separator or label.strip() not in named:
+            raise ValueError(
+                f"class-weight is {given!r}: it must be balanced, or the classes of the schema's target with public "
+                "numbers, such as no=1,yes=5."
+            )
+        found[named[label.strip()]] = weight
+    return found
 
 
 def method_named(name: str) -> Any:

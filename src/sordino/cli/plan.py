@@ -13,13 +13,16 @@ from sordino.budget import Budget, Relation
 from sordino.cli.console import say, show_table
 from sordino.cli.options import (
     L2,
+    OF_CLASSES,
     Contributed,
     Delta,
     Epsilon,
     Intervals,
+    LossName,
     MethodName,
     Neighbours,
     Typical,
+    estimator_named,
     method_named,
 )
 
@@ -38,8 +41,12 @@ def plan(
     epsilon: Epsilon,
     delta: Delta = None,
     relation: Neighbours = Relation.REPLACE_ONE,
-    loss: Annotated[str, typer.Option(help="logistic, huber or squared.")] = "logistic",
-    classes: Annotated[int, typer.Option(help="With logistic: the number of classes.")] = 2,
+    loss: LossName = "logistic",
+    classes: Annotated[int, typer.Option(help="For classes: how many there are.")] = 2,
+    target_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="With poisson and gamma: the lowest and the highest target, which the plan depends on."),
+    ] = None,
     method: MethodName = "auto",
     l2: L2 = 0.0,
     intervals: Intervals = False,
@@ -56,6 +63,7 @@ def plan(
     """Print the plan that `fit` would follow for these public facts. No record is needed, and none is read."""
     from sordino import wire
     from sordino.estimators.linear import prepared_method, with_intervals
+    from sordino.losses import Huber
     from sordino.planner import candidates
     from sordino.privacy.accountants import guarantee
     from sordino.problem import PersonUnit
@@ -69,7 +77,7 @@ def plan(
     # a clipped sum needs no bound on a person's records, and says by itself that persons are meant
     unit = PersonUnit(per_person, contribution, typical_records)  # type: ignore[arg-type]  # refuses other words
     person = None if unit == PersonUnit() else unit
-    problem = _task(loss, classes, features, l2).problem(records, features, person)
+    problem = _task(loss, classes, l2, target_range).problem(records, features, person)
     budget = Budget.of(epsilon, delta, relation, problem.records)
     how = with_intervals if intervals else prepared_method
     chosen = how(method_named(method), "auto", problem, budget)
@@ -84,6 +92,8 @@ def plan(
         "strong convexity, mu": mu,
         f"one {problem.unit} moves the mean gradient by": problem.gradient_sensitivity(relation),
     }
+    if isinstance(problem.loss, Huber):
+        facts["Huber's threshold, of half the target's range"] = problem.loss.threshold
     show_table("Public facts", ("", ""), [(name, shown_number(value)) for name, value in facts.items()])
     compared = candidates(problem, budget)
     show_table(
@@ -130,21 +140,19 @@ def _draw(problem: Problem, budget: Budget, path: Path) -> None:
     outputs.write(path, drawn.getvalue(), _PLOT)
 
 
-def _task(loss: str, classes: int, features: int, l2: float) -> LinearTask:
-    """What `fit` would train. Which bounds rows and targets have makes no difference to a plan."""
+def _task(loss: str, classes: int, l2: float, target_range: tuple[float, float] | None) -> LinearTask:
+    """What `fit` would train. Which bounds rows have makes no difference to a plan, nor most bounds of targets."""
     import numpy as np
 
-    from sordino.estimators import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression
-
-    match loss:
-        case "logistic":
-            return PrivateLogisticRegression(row_norm=1.0, l2=l2).task(np.arange(classes))
-        case "huber":
-            regressor = PrivateHuberRegressor(row_norm=1.0, target_bound=1.0, l2=l2)
-            return regressor.task(features)
-        case "squared":
-            return PrivateLinearRegression(row_norm=1.0, target_bound=1.0, l2=l2).task(features)
-    raise ValueError(f"loss is {loss!r}: it must be logistic, huber or squared.")
+    kind = estimator_named(loss)
+    if loss in OF_CLASSES:
+        task: LinearTask = kind(row_norm=1.0, l2=l2).task(np.arange(classes))
+    else:
+        linked = loss in ("poisson", "gamma")
+        if linked and target_range is None:
+            raise ValueError(f"--target-range is required with {loss}: two public numbers, the lower one first.")
+        task = kind(row_norm=1.0, l2=l2, target_range=target_range if linked else (-1.0, 1.0)).task()
+    return task
 
 
 def shown_rows(plain: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

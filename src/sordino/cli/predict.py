@@ -13,13 +13,17 @@ from sordino.cli.console import say
 if TYPE_CHECKING:
     from sordino.model_file import LoadedModel
 
-_PREDICTIONS = outputs.Kind("a table of predictions", rb'"prediction"(,"probability")?(,"low","high")?\n')
+_PREDICTIONS = outputs.Kind("a table of predictions", rb'"prediction"(,"probability( of [^\n]*)?")?(,"low","high")?\n')
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="A model file that `sordino fit` wrote.")],
     data: Annotated[Path, typer.Argument(help="The table: a CSV, Parquet or Arrow file, or a folder of them.")],
     out: Annotated[Path, typer.Option(help="The CSV file to write, one line per record in the table's order.")],
+    probabilities: Annotated[
+        bool,
+        typer.Option("--probabilities", help="Write the probability of every class, and not of the likeliest alone."),
+    ] = False,
     level: Annotated[
         float | None,
         typer.Option(help="Also an interval that holds this often, such as 0.95, if the model was fitted for them."),
@@ -36,6 +40,11 @@ def predict(
             "`load_model` in Python on rows of numbers."
         )
 
+    told = loaded.classes is not None and _has_probabilities(loaded)
+    if probabilities and not told:
+        what = "a number" if loaded.classes is None else "classes by a margin"
+        raise ValueError(f"{model} predicts {what}, which has no probabilities: leave --probabilities out.")
+
     import io
 
     import pyarrow as pa
@@ -45,8 +54,13 @@ def predict(
 
     X = read_features(open_table(data, loaded.schema), loaded.schema)
     columns = {"prediction": loaded.predict(X)}
-    if loaded.classes is not None:
-        columns["probability"] = loaded.predict_proba(X).max(axis=1)
+    if told and loaded.classes is not None:
+        table = loaded.predict_proba(X)
+        if probabilities:
+            labels = loaded.classes.tolist()
+            columns |= {f"probability of {label}": table[:, place] for place, label in enumerate(labels)}
+        else:
+            columns["probability"] = table.max(axis=1)
     if level is not None:
         columns["low"], columns["high"] = _ends(loaded, X, level)
     text = io.BytesIO()
@@ -54,6 +68,14 @@ def predict(
     outputs.write(out, text.getvalue(), _PREDICTIONS)
     say(f"{X.shape[0]} predictions of {loaded.schema.target.column!r} in {out}.")
     say("A prediction about a person is as sensitive as that person's record: the guarantee covers the model.")
+
+
+def _has_probabilities(model: LoadedModel) -> bool:
+    """Scores of a hinge loss are no logarithms of odds."""
+    from sordino.losses import Hinge, unweighted
+
+    loss = getattr(model.certificate.problem, "loss", None)
+    return loss is None or not isinstance(unweighted(loss), Hinge)
 
 
 def _ends(model: LoadedModel, X: Any, level: float) -> Any:

@@ -3,6 +3,7 @@
 from sordino.estimators.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
 from sordino.estimators.encoder import SchemaEncoder
+from sordino.estimators.log_link import PrivateGammaRegressor, PrivatePoissonRegressor
 from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
 from sordino.estimators.regressors import (
     PrivateHuberRegressor,
@@ -16,6 +17,7 @@ from sordino.estimators.search import PrivateSearch
 __all__ = [
     "PrivateAdditiveClassifier",
     "PrivateAdditiveRegressor",
+    "PrivateGammaRegressor",
     "PrivateHuberRegressor",
     "PrivateLinearRegression",
     "PrivateLinearSVC",
@@ -23,6 +25,7 @@ __all__ = [
     "PrivateLogisticRegression",
     "PrivateMLPClassifier",
     "PrivateMLPRegressor",
+    "PrivatePoissonRegressor",
     "PrivateQuantileRegressor",
     "PrivateSearch",
     "SchemaEncoder",

@@ -32,6 +32,8 @@ class _Additive(ReadsTables):
     """Tables by a schema, or arrays by the ranges of their columns, which make a schema."""
 
     row_norm: float | None = None
+    weight_bound: float | None = None
+    class_weight: None = None
     ranges: Ranges | None
     pieces: int | None
     interactions: Sequence[tuple[str, str]]

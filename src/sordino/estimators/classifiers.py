@@ -23,6 +23,7 @@ from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
+from sordino.estimators.weights import balance_of, record_weights, with_class_weights
 from sordino.linear_task import LinearTask, class_coding, logistic
 from sordino.losses import Hinge, Loss
 from sordino.methods.protocol import AnyMethod
@@ -48,6 +49,8 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
         schema: Schema | None = None,
         row_norm: float | None = None,
         classes: Sequence[Any] | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        weight_bound: float | None = None,
         method: AnyMethod | str = "auto",
         prepare: Any = "auto",
         relation: str = "replace_one",
@@ -62,6 +65,8 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
         self.schema = schema
         self.row_norm = row_norm
         self.classes = classes
+        self.class_weight = class_weight
+        self.weight_bound = weight_bound
         self.method = method
         self.prepare = prepare
         self.relation = relation
@@ -75,6 +80,7 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
         self,
         X: Any,
         y: Any = None,
+        sample_weight: Any = None,
         *,
         person: Any = None,
         records_per_person: int | None = None,
@@ -83,18 +89,28 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
     ) -> Self:
         """`X` may be records in files (`sordino.files`), which bring their targets along.
 
-        With a schema it is a table, whose own column is the target unless `y` is given. `person` says whose each record
-        is, by an array or by the name of a column, which is then no feature: what is protected is a person with all
-        their records, of which at most `records_per_person`, a public number, are used. They make one `contribution`:
-        "mean", so that every person counts alike; "capped", so that every record does; or "sum", which is clipped as
-        one, and divided by `typical_records`, a public guess of how many records a person has.
+        With a schema it is a table, whose own column is the target unless `y` is given. `sample_weight` says what every
+        record counts, up to `weight_bound`. `person` says whose each record is, by an array or by the name of a column,
+        which is then no feature: what is protected is a person with all their records, of which at most
+        `records_per_person`, a public number, are used. They make one `contribution`: "mean", so that every person
+        counts alike; "capped", so that every record does; or "sum", which is clipped as one, and divided by
+        `typical_records`, a public guess of how many records a person has.
         """
         before = self._steps_before()
         X, whose = Whose.of(X, person, self.encoded_by is not None, records_per_person, contribution, typical_records)
         features, targets, classes, known = self._read(X, y)
         task = self.task(classes)
+        weights, weighted = record_weights(sample_weight, self.weight_bound, features)
         trained = fit_linear(
-            features, targets, task, Settings.of(self), whose, assumed=(known, *before, *self._schema_public())
+            features,
+            targets,
+            task,
+            Settings.of(self),
+            whose,
+            enforced=weighted,
+            assumed=(known, *before, *self._schema_public()),
+            weights=weights,
+            balance=balance_of(self.class_weight, classes),
         )
         self.coef_, self.intercept_ = task.to_raw(trained.weights)
         self.covariance_ = None if trained.covariance is None else task.covariance_to_raw(trained.covariance)
@@ -127,7 +143,8 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
     def task(self, classes: NDArray[Any]) -> LinearTask:
         """What is trained, for these sorted classes."""
         rows = Settings.of(self).rows(self.encoded_by)
-        return LinearTask(self._loss(len(classes)), rows, class_coding(classes.tolist()), Ridge(self.l2))
+        loss = with_class_weights(self._loss(len(classes)), self.class_weight, classes)
+        return LinearTask(loss, rows, class_coding(classes.tolist()), Ridge(self.l2))
 
     def _read(self, X: Any, y: Any) -> tuple[Any, Array | None, NDArray[Any], str]:
         """Rows, coded targets, the classes and how they are known."""
@@ -175,6 +192,11 @@ class PrivateLogisticRegression(_PrivateClassifier):
     row_norm : a bound on each record's Euclidean norm that does not come from the data. Required without a schema. Rows
         above it are scaled down.
     classes : the labels, which must not be read from the records either. `None` reads them, with a warning.
+    class_weight : `None`, or a dictionary from labels to public numbers, of which only the ratios count: they are
+        divided by the largest. "balanced" makes classes count alike, by a count that is paid for out of the same
+        budget. Weights move the point at which a class is predicted; they do not improve the ranking, and cost some.
+    weight_bound : a bound on `sample_weight` that does not come from the data; weights above it are cut to it, and
+        counted in units of it. Required with `sample_weight`.
     method : "auto", or a method of `sordino.methods` with settings of your own.
     prepare : what is learnt about the rows first, and paid for out of the same budget. "auto" is a centre and a norm
         where public facts say that they are worth it, for the method "auto" on dense rows; `None` is nothing; else a

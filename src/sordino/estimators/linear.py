@@ -16,7 +16,7 @@ from sordino.estimators.releases import count_release
 from sordino.given import require_choice, require_strength
 from sordino.inference import WithIntervals
 from sordino.linear_task import INTERCEPT, LinearTask
-from sordino.losses import Squared
+from sordino.losses import Squared, unweighted
 from sordino.losses.kinked import Kinked
 from sordino.methods import (
     Method,
@@ -27,12 +27,14 @@ from sordino.methods import (
     SufficientStatistics,
 )
 from sordino.methods.protocol import AnyMethod
+from sordino.methods.settings import require_delta
 from sordino.oracle.files.source import Source
 from sordino.oracle.rows import Rows
 from sordino.planner import choose, smoothing_for
 from sordino.prepare import (
     KEEPS_ZEROS,
-    Preparation,
+    ClassBalance,
+    PreparationStep,
     Prepared,
     default_preparation,
     left_for_training,
@@ -100,8 +102,14 @@ def fit_linear(
     whose: Whose,
     enforced: tuple[str, ...] = (),
     assumed: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+    weights: Array | None = None,
+    balance: ClassBalance | None = None,
 ) -> Trained:
-    """What `train` returns. Records in files have their targets with them: `y` is None."""
+    """What `train` returns. Records in files have their targets with them: `y` is None.
+
+    `weights` are those of records, from 0 to 1; `balance` is a step that finds out those of classes.
+    """
     randomness = randomness_of(settings.random_state)
     persons = whose.persons(randomness)
     if persons is None:
@@ -110,16 +118,19 @@ def fit_linear(
         records, budget = stated(settings, len(persons), "person")
     problem = task.problem(records, X.shape[1], whose.unit)
     stays_sparse = X.sparse if isinstance(X, Source) else issparse(X)
+    intercept = task.rows.has_intercept
     if settings.intervals:
+        if weights is not None or balance is not None:
+            raise ValueError("intervals are known to be right where every record counts one: leave the weights out.")
         method = with_intervals(settings.method, settings.prepare, problem, budget)
     else:
-        method = prepared_method(
-            settings.method, settings.prepare, problem, budget, task.rows.has_intercept, stays_sparse
-        )
+        method = prepared_method(settings.method, settings.prepare, problem, budget, intercept, stays_sparse, balance)
     # after what can be refused: a refusal is no release
     warn_of_earlier_releases(X)
-    oracle = task.oracle(X, y, problem, budget.relation, persons)
-    return train(problem, budget, method, oracle, randomness, rows=task.rows, enforced=enforced, assumed=assumed)
+    oracle = task.oracle(X, y, problem, budget.relation, persons, weights)
+    return train(
+        problem, budget, method, oracle, randomness, rows=task.rows, enforced=enforced, assumed=assumed, notes=notes
+    )
 
 
 def prepared_method(
@@ -129,14 +140,16 @@ def prepared_method(
     budget: Budget,
     intercept: bool = True,
     stays_sparse: bool = False,
+    balance: ClassBalance | None = None,
 ) -> AnyMethod:
-    """The method, on rows that are prepared first where `prepare` says so.
+    """The method, on rows that are prepared first where `prepare` says so, and on classes that are balanced.
 
     "auto" prepares rows for the method "auto" where that is worth its price; a method with settings of its own is run
     as it stands.
     """
+    steps: tuple[PreparationStep, ...]
     if prepare is None:
-        steps: tuple[Preparation, ...] = ()
+        steps = ()
     elif isinstance(prepare, str) and prepare == "auto":
         planned = isinstance(method, str) and not stays_sparse
         steps = default_preparation(problem, budget, intercept) if planned else ()
@@ -147,6 +160,9 @@ def prepared_method(
                 "the rows are sparse, and a centre or whitening would make them dense: prepare=['norm quantile'] and "
                 "['column scales'] keep zeros, and X.toarray() makes dense rows."
             )
+    if balance is not None:
+        require_delta("counting classes", budget, "give class_weight as public numbers, or a delta")
+        steps = (balance, *steps)
     if not steps:
         return method_for(method, problem, budget)
     left = left_for_training(problem, budget, share_of(steps))
@@ -188,7 +204,8 @@ def _searched(setting: Setting, problem: Problem, budget: Budget) -> Setting:
     """A search is accounted by Renyi divergences, so its "auto" is a method that has them and not the planner's."""
     method = setting.method
     if isinstance(method, str) and method == "auto":
-        method = smoothing_for(budget) if isinstance(problem.loss, Kinked) else NoisyGradientDescent()
+        kinked = isinstance(unweighted(problem.loss), Kinked)
+        method = smoothing_for(budget) if kinked else NoisyGradientDescent()
     return replace(setting, method=method_for(method, problem, budget))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -19,15 +19,22 @@ from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
+from sordino.estimators.weights import record_weights
 from sordino.given import require_number
 from sordino.linear_task import LinearTask
 from sordino.losses import TYPICAL_RESIDUAL, EpsilonInsensitive, Huber, Loss, Pinball, Squared
 from sordino.methods.protocol import AnyMethod
-from sordino.model_file import released_weights
-from sordino.oracle.files.source import AS_GIVEN, InUnits, Source
+from sordino.model_file import Link, linked, released_weights
+from sordino.oracle.files.source import AS_GIVEN, InUnits, Multiples, Source
 from sordino.penalties import Ridge
 from sordino.problem import Contribution
-from sordino.sentences import TARGET_BOUND_PUBLIC, TARGET_RANGE_PUBLIC, TARGETS_CLIPPED, TARGETS_IN_RANGE
+from sordino.sentences import (
+    HUBER_THRESHOLD,
+    TARGET_BOUND_PUBLIC,
+    TARGET_RANGE_PUBLIC,
+    TARGETS_CLIPPED,
+    TARGETS_IN_RANGE,
+)
 from sordino.tabular.columns import Number
 from sordino.tabular.schema import Schema
 from sordino.train import Trained
@@ -39,11 +46,14 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
     target_range: tuple[float, float] | None
     target_bound: float | None
     intervals: bool = False
+    link: ClassVar[Link] = "identity"
+    """What a prediction is of a score: itself, or its exponential."""
 
     def fit(
         self,
         X: Any,
         y: Any = None,
+        sample_weight: Any = None,
         *,
         person: Any = None,
         records_per_person: int | None = None,
@@ -52,21 +62,31 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
     ) -> Self:
         """`X` may be records in files (`sordino.files`), which bring their targets along.
 
-        With a schema it is a table, whose own column is the target unless `y` is given. `person` says whose each record
-        is, by an array or by the name of a column, which is then no feature: what is protected is a person with all
-        their records, of which at most `records_per_person`, a public number, are used. They make one `contribution`:
-        "mean", so that every person counts alike; "capped", so that every record does; or "sum", which is clipped as
-        one, and divided by `typical_records`, a public guess of how many records a person has.
+        With a schema it is a table, whose own column is the target unless `y` is given. `sample_weight` says what every
+        record counts, up to `weight_bound`. `person` says whose each record is, by an array or by the name of a column,
+        which is then no feature: what is protected is a person with all their records, of which at most
+        `records_per_person`, a public number, are used. They make one `contribution`: "mean", so that every person
+        counts alike; "capped", so that every record does; or "sum", which is clipped as one, and divided by
+        `typical_records`, a public guess of how many records a person has.
         """
         before = self._steps_before()
         X, whose = Whose.of(X, person, self.encoded_by is not None, records_per_person, contribution, typical_records)
-        bounds = target_bounds(self)
-        coding = coding_of(bounds)
+        # before a record is read: what is asked for may make no sense
+        task, coding = self.task(), self._coding()
         features, targets = self._read(X, y, coding)
-        task = self.task(features.shape[1])
-        enforced, assumed = said_of_targets(self, bounds)
-        assumed = (*assumed, *before, *self._schema_public())
-        trained = fit_linear(features, targets, task, Settings.of(self), whose, enforced, assumed)
+        enforced, assumed = said_of_targets(self, target_bounds(self))
+        weights, weighted = record_weights(sample_weight, self.weight_bound, features)
+        trained = fit_linear(
+            features,
+            targets,
+            task,
+            Settings.of(self),
+            whose,
+            enforced=(*enforced, *weighted),
+            assumed=(*assumed, *before, *self._schema_public()),
+            notes=self._said_of_loss(task),
+            weights=weights,
+        )
         coefficients, intercepts = task.to_raw(trained.weights)
         shift = coding.unit * self._shift(trained)
         self.coef_, self.intercept_ = coefficients.ravel(), float(intercepts[0]) + shift
@@ -77,13 +97,13 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
     def predict(self, X: Any) -> Array:
         """With a schema, or a range of targets, within it."""
         check_is_fitted(self)
-        return self._within_range(self._scores(self._encoded(X)))
+        return self._within_range(linked(self._scores(self._encoded(X)), self.link))
 
     def predict_interval(self, X: Any, level: float = 0.95) -> Array:
         """Low and high end of every prediction (records x 2): of what is expected, not of a single target."""
         check_is_fitted(self)
         rows = self._encoded(X)
-        return self._within_range(self._score_intervals(rows, self._scores(rows), level))
+        return self._within_range(linked(self._score_intervals(rows, self._scores(rows), level), self.link))
 
     def _encoded(self, X: Any) -> Any:
         """Rows as the weights take them."""
@@ -100,17 +120,19 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
     def _within_range(self, predicted: Array) -> Array:
         return predicted if self.encoded_by is None else np.clip(predicted, *self._number_target().range)
 
-    def task(self, features: int) -> LinearTask:
-        """What is trained, for rows of so many features."""
-        settings, coding = Settings.of(self), coding_of(target_bounds(self))
-        rows = settings.rows(self.encoded_by)
+    def task(self) -> LinearTask:
+        """What is trained."""
+        coding, rows = self._coding(), Settings.of(self).rows(self.encoded_by)
         return LinearTask(self._loss(coding.unit), rows, coding, Ridge(self.l2))
+
+    def _coding(self) -> InUnits | Multiples:
+        return coding_of(target_bounds(self))
 
     @property
     def _bounded(self) -> bool:
         return target_bounds(self) is not None
 
-    def _read(self, X: Any, y: Any, coding: InUnits) -> tuple[Any, Array | None]:
+    def _read(self, X: Any, y: Any, coding: InUnits | Multiples) -> tuple[Any, Array | None]:
         """Rows and coded targets."""
         if self.encoded_by is not None:
             return self._records(X, y, coding)
@@ -133,6 +155,10 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
     def _shift(self, trained: Trained) -> float:
         """What the intercept is corrected by, on public grounds, in units of the bound."""
         return 0.0
+
+    def _said_of_loss(self, task: LinearTask) -> tuple[str, ...]:
+        """For the certificate: what the loss has been told of the target's unit."""
+        return ()
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -205,6 +231,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
         row_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
+        weight_bound: float | None = None,
         threshold: float | None = None,
         method: AnyMethod | str = "auto",
         prepare: Any = "auto",
@@ -221,6 +248,7 @@ class PrivateHuberRegressor(_PrivateRegressor):
         self.row_norm = row_norm
         self.target_range = target_range
         self.target_bound = target_bound
+        self.weight_bound = weight_bound
         self.threshold = threshold
         self.method = method
         self.prepare = prepare
@@ -235,6 +263,10 @@ class PrivateHuberRegressor(_PrivateRegressor):
         if not self._bounded:
             return Huber(1.0 if self.threshold is None else self.threshold)
         return Huber(TYPICAL_RESIDUAL if self.threshold is None else self.threshold / unit, 1.0)
+
+    def _said_of_loss(self, task: LinearTask) -> tuple[str, ...]:
+        assert isinstance(task.loss, Huber)
+        return (HUBER_THRESHOLD(threshold=task.loss.threshold * self._coding().unit),)
 
 
 class PrivateLinearRegression(_PrivateRegressor):
@@ -256,6 +288,7 @@ class PrivateLinearRegression(_PrivateRegressor):
         row_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
+        weight_bound: float | None = None,
         clip: float | None = None,
         method: AnyMethod | str = "auto",
         prepare: Any = "auto",
@@ -272,6 +305,7 @@ class PrivateLinearRegression(_PrivateRegressor):
         self.row_norm = row_norm
         self.target_range = target_range
         self.target_bound = target_bound
+        self.weight_bound = weight_bound
         self.clip = clip
         self.method = method
         self.prepare = prepare
@@ -306,6 +340,7 @@ class PrivateQuantileRegressor(_PrivateRegressor):
         row_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
+        weight_bound: float | None = None,
         quantile: float = 0.5,
         method: AnyMethod | str = "auto",
         prepare: Any = "auto",
@@ -321,6 +356,7 @@ class PrivateQuantileRegressor(_PrivateRegressor):
         self.row_norm = row_norm
         self.target_range = target_range
         self.target_bound = target_bound
+        self.weight_bound = weight_bound
         self.quantile = quantile
         self.method = method
         self.prepare = prepare
@@ -359,6 +395,7 @@ class PrivateLinearSVR(_PrivateRegressor):
         row_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
         target_bound: float | None = None,
+        weight_bound: float | None = None,
         tolerance: float = 0.1,
         method: AnyMethod | str = "auto",
         prepare: Any = "auto",
@@ -374,6 +411,7 @@ class PrivateLinearSVR(_PrivateRegressor):
         self.row_norm = row_norm
         self.target_range = target_range
         self.target_bound = target_bound
+        self.weight_bound = weight_bound
         self.tolerance = tolerance
         self.method = method
         self.prepare = prepare

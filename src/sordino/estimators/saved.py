@@ -12,6 +12,7 @@ from sordino.certificate import Certificate
 from sordino.domains import Ball
 from sordino.estimators.additive import PrivateAdditiveClassifier, PrivateAdditiveRegressor
 from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from sordino.estimators.log_link import PrivateGammaRegressor, PrivatePoissonRegressor
 from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
 from sordino.estimators.regressors import (
     PrivateHuberRegressor,
@@ -23,10 +24,11 @@ from sordino.estimators.regressors import (
 )
 from sordino.hidden_layers import HiddenLayers
 from sordino.inference import WithIntervals
-from sordino.losses import EpsilonInsensitive, Huber, Pinball, Squared
+from sordino.losses import EpsilonInsensitive, Gamma, Huber, Pinball, Poisson, Squared, Weighted, unweighted
 from sordino.model_file import LoadedModel, read_model
 from sordino.penalties import Ridge
-from sordino.sentences import TARGETS_CLIPPED, TARGETS_IN_RANGE
+from sordino.sentences import RECORDS_WEIGHTED, TARGETS_CLIPPED, TARGETS_IN_RANGE
+from sordino.tabular.columns import Number
 
 _OF_LOSS: dict[str, Any] = {
     "Logistic": PrivateLogisticRegression,
@@ -36,6 +38,8 @@ _OF_LOSS: dict[str, Any] = {
     "Squared": PrivateLinearRegression,
     "Pinball": PrivateQuantileRegressor,
     "EpsilonInsensitive": PrivateLinearSVR,
+    "Poisson": PrivatePoissonRegressor,
+    "Gamma": PrivateGammaRegressor,
 }
 
 _OF_CURVES: dict[str, Any] = {
@@ -60,17 +64,24 @@ def load_model(path: str | os.PathLike[str]) -> Any:
 
 def _linear(model: LoadedModel) -> Any:
     certificate: Any = model.certificate
-    loss, settings = type(certificate.problem.loss).__name__, _settings(model, certificate)
-    kind = _OF_LOSS[loss]
-    if model.schema is not None and model.schema.curves is not None and loss in _OF_CURVES:
+    loss, settings = certificate.problem.loss, _settings(model, certificate)
+    named = type(unweighted(loss)).__name__
+    kind = _OF_LOSS[named]
+    if model.schema is not None and model.schema.curves is not None and named in _OF_CURVES:
         # their rows' bound follows from the curves
-        kind = _OF_CURVES[loss]
+        kind = _OF_CURVES[named]
         del settings["row_norm"]
     estimator = kind(**settings, fit_intercept=certificate.rows.has_intercept)
+    if (bound := _weight_bound(certificate)) is not None:
+        estimator.set_params(weight_bound=bound)
     if model.classes is None:
-        estimator.set_params(**_own_settings(certificate, coding_of(target_bounds(estimator)).unit))
+        if estimator.link != model.link:
+            raise LookupError
+        estimator.set_params(**_own_settings(certificate, target_bounds(estimator)))
         estimator.coef_, estimator.intercept_ = model.coef[0], float(model.intercept[0])
     else:
+        if isinstance(loss, Weighted):
+            estimator.set_params(class_weight=dict(zip(model.classes.tolist(), loss.weights, strict=True)))
         estimator.coef_, estimator.intercept_ = model.coef, model.intercept
     estimator.covariance_ = model.covariance
     return _fitted(estimator, model)
@@ -119,8 +130,14 @@ def _target(certificate: Certificate) -> dict[str, Any]:
     return {}
 
 
-def _own_settings(certificate: Any, unit: float) -> dict[str, Any]:
+def _weight_bound(certificate: Certificate) -> float | None:
+    found = (RECORDS_WEIGHTED.read(sentence) for sentence in certificate.enforced)
+    return next((float(read["weight_bound"]) for read in found if read is not None), None)
+
+
+def _own_settings(certificate: Any, bounds: Number | None) -> dict[str, Any]:
     """Of one regressor alone, in units of the target."""
+    unit = coding_of(bounds).unit
     match certificate.problem.loss:
         case Huber(threshold=threshold):
             return {"threshold": unit * threshold}
@@ -128,6 +145,10 @@ def _own_settings(certificate: Any, unit: float) -> dict[str, Any]:
             return {"quantile": quantile}
         case EpsilonInsensitive(tolerance=tolerance):
             return {"tolerance": unit * tolerance}
+        case Poisson(target_bound=largest, clip=clip) if bounds is not None:
+            return {"mean_guess": bounds.high / largest, "clip": clip * bounds.high / largest}
+        case Gamma(target_bound=largest, clip=clip) if bounds is not None:
+            return {"mean_guess": bounds.high / largest, "clip": clip}
         case Squared() if isinstance(certificate.problem.domain, Ball):
             return {"weight_norm": certificate.problem.domain.radius}
     return {}

@@ -18,10 +18,12 @@ from typing import Any
 
 from sordino.arrays import Array
 from sordino.losses.kinked import Absolute, EpsilonInsensitive, Hinge, Pinball
+from sordino.losses.log_link import Gamma, Poisson
 from sordino.losses.moreau import MoreauSmoothed
 from sordino.losses.protocol import Loss, Step
 from sordino.losses.smooth import TYPICAL_RESIDUAL, Huber, HuberisedHinge, Logistic, Squared
 from sordino.losses.softmax import Softmax
+from sordino.losses.weighted import Weighted, unweighted
 
 LOSSES: dict[str, Any] = {
     kind.__name__: kind
@@ -35,7 +37,10 @@ LOSSES: dict[str, Any] = {
         Absolute,
         Pinball,
         EpsilonInsensitive,
+        Poisson,
+        Gamma,
         MoreauSmoothed,
+        Weighted,
     )
 }
 
@@ -45,6 +50,7 @@ __all__ = [
     "Absolute",
     "Array",
     "EpsilonInsensitive",
+    "Gamma",
     "Hinge",
     "Huber",
     "HuberisedHinge",
@@ -52,7 +58,10 @@ __all__ = [
     "Loss",
     "MoreauSmoothed",
     "Pinball",
+    "Poisson",
     "Softmax",
     "Squared",
     "Step",
+    "Weighted",
+    "unweighted",
 ]

@@ -39,5 +39,10 @@ def exp(a: Number) -> Number:
     return np.exp(a)
 
 
+def log(a: Number) -> Number:
+    """For a > 0 only."""
+    return np.log(a)
+
+
 def log1p(a: Number) -> Number:
     return np.log1p(a)

@@ -31,7 +31,7 @@ from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.losses import Squared
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
-from sordino.methods.schedule import added_convexity, expected_radius
+from sordino.methods.schedule import OUTPUT_SHARE, TOLERANCE, added_convexity, expected_radius
 from sordino.methods.settings import require_conditions, require_delta, require_linear, require_paper_setting
 from sordino.methods.solvers import newton, svrg
 from sordino.oracle.protocol import ExactOracle, Oracle
@@ -44,9 +44,6 @@ from sordino.problem import Problem
 from sordino.words import plan_card
 
 Solver = Literal["newton", "svrg"]
-
-OUTPUT_SHARE = 0.01
-"""Shift of the output noise relative to that of the objective's: about 2 % of delta."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class ObjectivePerturbation:
     """
 
     added: float | None = None
-    tolerance: float = 1e-10
+    tolerance: float = TOLERANCE
     solver: Solver = "newton"
     radius: float | None = None
     calibration: Calibration = "tight"

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 from sordino.arrays import Array
 from sordino.budget import Budget
-from sordino.losses import MoreauSmoothed
+from sordino.losses import MoreauSmoothed, Weighted, unweighted
 from sordino.losses.kinked import Kinked
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
 from sordino.methods.noisy_sgd import NoisySGD
@@ -108,7 +108,7 @@ class ProximalSmoothing:
 
     def plan(self, problem: AnyProblem, budget: Budget) -> ProximalSmoothingPlan:
         problem = require_linear(problem, "proximal smoothing")
-        if not isinstance(problem.loss, Kinked):
+        if not isinstance(unweighted(problem.loss), Kinked):
             raise ValueError(
                 f"{type(problem.loss).__name__} loss has no kink to smooth: use {type(self.inner).__name__} by itself."
             )
@@ -145,8 +145,11 @@ class ProximalSmoothing:
         return 2 * printed
 
 
-def _smoothed(problem: Problem, sharpness: float) -> Problem:
-    return replace(problem, loss=MoreauSmoothed(problem.loss, sharpness))  # type: ignore[arg-type]
+def _smoothed(problem: Problem, sharpness: float, envelope: type[MoreauSmoothed] = MoreauSmoothed) -> Problem:
+    """On the envelope of the loss: where classes have weights, on that of the loss they weigh."""
+    loss = problem.loss
+    smooth = envelope(unweighted(loss), sharpness)  # type: ignore[arg-type]
+    return replace(problem, loss=replace(loss, base=smooth) if isinstance(loss, Weighted) else smooth)
 
 
 def _for_twice_the_slope(plan: DescentPlan, step_given: bool) -> DescentPlan:
@@ -166,7 +169,7 @@ class _Anchored(MoreauSmoothed):
 
 def anchored(problem: Problem, sharpness: float) -> Problem:
     """The smoothed problem, for predictions."""
-    return replace(problem, loss=_Anchored(problem.loss, sharpness))  # type: ignore[arg-type]
+    return _smoothed(problem, sharpness, _Anchored)
 
 
 def smoothing_cost(problem: Problem, sharpness: float) -> float:

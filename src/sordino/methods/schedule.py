@@ -57,6 +57,12 @@ CLIPS = (1.0, 0.75, 0.6, 0.5)
 SMALL_CLIPS = (0.35, 0.25, 0.18, 0.125, 0.09)
 """Further ones for records that can all be told apart. Elsewhere the unsure ones that they clip are missed."""
 
+OUTPUT_SHARE = 0.01
+"""Of objective perturbation: the shift of the output's noise relative to that of the objective's: 2 % of delta."""
+
+TOLERANCE = 1e-10
+"""Of its solver: the gradient norm of the mean objective, relative to L."""
+
 _TYPICAL_MARGIN = 1.5
 """The score of a confident prediction: odds of four or five to one."""
 
@@ -162,8 +168,11 @@ def _spectrum(dim: int, power: int = 1) -> tuple[NDArray[np.float64], NDArray[np
 def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float, float]:
     r"""(Lambda_x, predicted excess) of objective perturbation, the least over a grid of Lambda_x.
 
-    excess = bias + (1/2) (sigma/n)^2 sum_j lambda_j / (lambda_j + Lambda_x/n)^2,
-    1/bias = 1/F(0) + 1/q,      q = Lambda_x R0^2/(2n)
+    excess = bias + (1/2) (sigma/n)^2 sum_j lambda_j / (lambda_j + Lambda_x/n)^2 + (1/2) sigma_o^2 sum_j lambda_j,
+    1/bias = 1/F(0) + 1/q,      q = Lambda_x R0^2/(2n),      sigma_o the noise of the output, which grows as 1/Lambda
+
+    The last term is next to nothing at a small epsilon. At one of 20 it is what keeps Lambda_x from being so small that
+    the output drowns, and that no solver finds it.
 
     The flattest directions count most here, and in real data they are flatter than 1/j has it: lambda_j falls like
     1/j^2. On bank marketing, credit cards and bike sharing that halves what a wrong Lambda_x costs.
@@ -183,11 +192,14 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
         sigma = budget.relation.distance * L / m
         q = added * R0**2 / (2 * n)
         spread = float(count @ (eigenvalues / (eigenvalues + added / n) ** 2))
-        return at_most_standing(problem, q) + 0.5 * (sigma / n) ** 2 * spread
+        output = 2 * TOLERANCE * L * n / ((n * mu + added) * m * OUTPUT_SHARE)
+        noise = (sigma / n) ** 2 * spread + output**2 * float(count @ eigenvalues)
+        return at_most_standing(problem, q) + 0.5 * noise
 
     # the Jacobian alone costs log(1 + kappa), so kappa must stay well below epsilon
-    least = smoothness / math.expm1(min(budget.epsilon, 50.0))
-    grid = [float(added) for added in least * np.geomspace(1.05, 1e5, 120)]
+    growth = math.expm1(min(budget.epsilon, 50.0))
+    least = smoothness / growth
+    grid = [float(added) for added in least * np.geomspace(1.05, max(1e5, 10 * growth), 120)]
     # smooth in the logarithm: roughly first, then around the best
     at, step = min(range(0, len(grid), 8), key=lambda place: excess(grid[place])), 4
     while step:

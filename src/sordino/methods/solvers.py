@@ -6,6 +6,7 @@ and tau is fixed beforehand: relaxing it for one data set would reveal something
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +17,9 @@ from sordino.arrays import Array
 from sordino.privacy.randomness import Stream
 
 Map = Callable[[Array], Array]
+
+_LENGTHS = 100
+"""To try for a step: a rounded gradient may leave none that fits."""
 
 
 class NotCertified(RuntimeError):
@@ -31,10 +35,12 @@ def _refuse(tolerance: float) -> NotCertified:
 
 
 def newton(gradient: Map, curvature: Callable[[Array], Map], start: Array, tolerance: float, most: int = 200) -> Array:
-    """Newton steps by conjugate gradients, halved until the gradient norm falls.
+    """Newton steps by conjugate gradients, of a length at which the gradient is shorter, or the objective is lower.
 
     The Newton direction p = -H^{-1} g decreases |g|^2 at rate 2 |g|^2 wherever H is positive definite, so the gradient
-    norm itself can be the merit function, and no function value (with its coarser rounding) is needed.
+    norm itself can be the merit function, and no function value (with its coarser rounding) is needed. Where the slope
+    of a loss has a kink, that rate may end a tiny part of p further on. The objective falls along p all the same, as
+    long as <g, p> is negative, and further than to where it is half of what it was.
     """
     w, g = start, gradient(start)
     norm = float(np.linalg.norm(g))
@@ -44,19 +50,28 @@ def newton(gradient: Map, curvature: Callable[[Array], Map], start: Array, toler
         H = LinearOperator((len(w), len(w)), matvec=curvature(w), dtype=float)
         # a tighter system close to the solution gives the quadratic convergence
         p, _ = cg(H, -g, rtol=min(0.1, norm**0.5), atol=0.5 * tolerance, maxiter=10 * len(w))
-        length = 1.0
-        while True:
-            trial = w + length * p
-            g = gradient(trial)
-            trial_norm = float(np.linalg.norm(g))
-            if trial_norm <= (1 - 1e-4 * length) * norm:
-                break
-            length /= 2
-            if length < 1e-8:
-                raise _refuse(tolerance)
-        w, norm = trial, trial_norm
+        w, g = _step(gradient, w, p, g, tolerance)
+        norm = float(np.linalg.norm(g))
     if norm <= tolerance:
         return w
+    raise _refuse(tolerance)
+
+
+def _step(gradient: Map, w: Array, p: Array, g: Array, tolerance: float) -> tuple[Array, Array]:
+    """Where to go along p, and the gradient there."""
+    norm, falls = float(np.linalg.norm(g)), float(g @ p)
+    near, far, length = 0.0, math.inf, 1.0
+    for _ in range(_LENGTHS):
+        trial = w + length * p
+        there = gradient(trial)
+        along = float(there @ p)
+        if np.linalg.norm(there) <= (1 - 1e-4 * length) * norm or falls / 2 <= along <= 0:
+            return trial, there
+        if along > 0:
+            far = length
+        else:
+            near = length
+        length = 2 * near if math.isinf(far) else (near + far) / 2
     raise _refuse(tolerance)
 
 

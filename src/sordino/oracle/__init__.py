@@ -20,12 +20,14 @@ def linear_oracle(
     rows: Rows,
     relation: Relation = Relation.REPLACE_ONE,
     persons: Persons | None = None,
+    weights: Any = None,
 ) -> BlockwiseOracle:
     """The oracle of a linear model, by what holds the records.
 
     A matrix, dense or a SciPy sparse one, is a block in memory. Records in files or on a cluster have their targets
     with them, so that `y` is None: they are read as they are needed, or asked for where they are. A problem that is
-    about persons needs to know whose each record is.
+    about persons needs to know whose each record is. `weights` say what every record of a matrix counts: they are cut
+    to [0, 1], so that no record adds more than without them.
     """
     # imported here because the compiler behind the kernels takes a while to load
     import numpy as np
@@ -46,8 +48,16 @@ def linear_oracle(
     model.counts(shape[0] if persons is None else len(persons))
     blocks: Blocks
     if isinstance(X, Source):
+        if weights is not None:
+            raise ValueError(
+                "records in files or on a cluster have no weights: bring them into memory, or leave them out."
+            )
         whole = Partition.whole(X)
         blocks = ClusterBlocks(X, whole, rows) if isinstance(X, Spread) else StreamedBlocks(whole, rows)
     else:
-        blocks = HeldBlocks.of(X, y, rows)
+        if weights is not None and np.shape(weights) != shape[:1]:
+            raise ValueError(
+                f"the weights have shape {np.shape(weights)} for {shape[0]} rows of X: one each is needed."
+            )
+        blocks = HeldBlocks.of(X, y, rows, weights)
     return BlockwiseOracle(model, blocks if persons is None else person_blocks(blocks, persons))

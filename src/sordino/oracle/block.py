@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.arrays import Array, Index
-from sordino.losses import Loss
+from sordino.losses import Loss, Weighted, unweighted
 from sordino.oracle.allowed import real_numbers
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, PersonSums, QuadraticForm
 from sordino.oracle.kernels.difference_kernels import stack_differences
@@ -38,24 +38,30 @@ _SMALLEST_NORM = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """One number per record: target, multiplier of the raw row (0: no usable features), 1/|r_i| (0: left out)."""
+    """One number per record: target, multiplier of the raw row (0: no usable features), 1/|r_i| (0: left out), weight.
+
+    A weight lies between 0 and 1, whatever was given: what a record adds is clipped first and multiplied by it then.
+    """
 
     targets: Array
     scales: Array
     inverses: Array
+    weights: Array
 
     def __len__(self) -> int:
         return len(self.targets)
 
     def part(self, which: slice | Index) -> Bounded:
-        return Bounded(self.targets[which], self.scales[which], self.inverses[which])
+        return Bounded(self.targets[which], self.scales[which], self.inverses[which], self.weights[which])
 
     def under(self, loss: Loss) -> Bounded:
         """Targets that the loss admits: its constants hold there, and the kernels rely on finding them there."""
         targets = loss.admit(self.targets)
         refused = np.isnan(targets) & (self.inverses > 0)
         inverses = np.where(refused, 0.0, self.inverses) if refused.any() else self.inverses
-        return replace(self, targets=np.nan_to_num(targets), inverses=inverses)
+        targets = np.nan_to_num(targets)
+        weights = self.weights * loss.weight(targets) if isinstance(loss, Weighted) else self.weights
+        return Bounded(targets, self.scales, inverses, weights)
 
     def curvatures(self, loss: Loss, dots: Array, offset: float) -> Array:
         """phi''(a_i, y_i) with a_i = scale_i <x_i, w> + offset; 0 for a record that counts for nothing."""
@@ -66,7 +72,9 @@ class Bounded:
         return np.where((self.inverses > 0) & np.isfinite(a), curvature, 0.0)
 
 
-def bounded_records(raw_norms: Array, y: Any, widths: int | NDArray[Any], rows: Rows) -> Bounded:
+def bounded_records(
+    raw_norms: Array, y: Any, widths: int | NDArray[Any], rows: Rows, weights: Array | None = None
+) -> Bounded:
     """The multipliers that bring raw rows, of so many numbers each, to norm R at most, and 1/|r_i| after that."""
     scales = rows.scales(raw_norms)
     scales[scales < _SMALLEST_SCALE] = 0.0
@@ -80,7 +88,14 @@ def bounded_records(raw_norms: Array, y: Any, widths: int | NDArray[Any], rows: 
     if not usable.all():
         targets = np.where(usable, targets, 0.0)
         inverses[~usable] = 0.0
-    return Bounded(targets, scales, inverses)
+    return Bounded(targets, scales, inverses, _within_one(weights, len(targets)))
+
+
+def _within_one(weights: Array | None, records: int) -> Array:
+    """Weights as they may count: from 0 to 1, and 0 for what is no number; 1 where none are given."""
+    if weights is None:
+        return np.ones(records)
+    return np.clip(np.nan_to_num(real_numbers(weights), nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
 
 
 class Block(ABC):
@@ -136,7 +151,7 @@ class Block(ABC):
             r = np.column_stack([u * self.rows.length, np.full(len(u), self.rows.intercept)])
             r = (r if self.rows.has_intercept else r[:, :-1]) / self.rows.norm
             r = np.where(counted[:, None], r, 0.0)
-            total += asked.of(BoundedRows(X / self.rows.bound, u, r, part.targets, self.rows.norm))
+            total += asked.of(BoundedRows(X / self.rows.bound, u, r, part.targets, part.weights, self.rows.norm))
         return total
 
     def scaled_rows(self, records: Bounded) -> Iterator[tuple[Any, Bounded]]:
@@ -180,7 +195,8 @@ class Block(ABC):
                 return records
         if isinstance(loss, QuadraticForm):
             records = self.under(loss.loss)
-            records = replace(records, targets=records.curvatures(loss.loss, self.dots(loss.table), loss.offset))
+            curvatures = records.curvatures(unweighted(loss.loss), self.dots(loss.table), loss.offset)
+            records = replace(records, targets=curvatures)
         else:
             records = self.given.under(loss)
         # two: a loss, and a quadratic form at a point of it, are asked about in turn
@@ -195,7 +211,7 @@ class Block(ABC):
 def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part: Bounded, slopes: Array) -> None:
     """In place of the scores: what every raw row is multiplied by. The clipped slopes are added to `slopes`."""
     code, parameters = asked.kernel
-    some = (part.targets, part.scales, part.inverses, asked.offsets)
+    some = (part.targets, part.scales, part.inverses, part.weights, asked.offsets)
     if earlier is None or asked.earlier_offsets is None:
         if code == SOFTMAX:
             softmax_coefficients(asked.loss.outputs, scores, *some, asked.clip, slopes)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from sordino.arrays import Index
+from sordino.arrays import Array, Index
 from sordino.oracle.block import Block
 from sordino.oracle.block_queries import BlockQuery, about
 from sordino.oracle.dense import DenseBlock
@@ -46,9 +46,9 @@ class HeldBlocks:
     blocks: Mapping[int, Block]
 
     @staticmethod
-    def of(X: Any, y: Any, rows: Rows) -> HeldBlocks:
+    def of(X: Any, y: Any, rows: Rows, weights: Array | None = None) -> HeldBlocks:
         """A matrix as one block."""
-        return HeldBlocks({0: block_of(X, y, rows).kept()})
+        return HeldBlocks({0: block_of(X, y, rows, weights).kept()})
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -85,8 +85,8 @@ class HeldBlocks:
         return HeldBlocks({number: self.blocks[number].take(some).kept() for number, some in which.items()})
 
 
-def block_of(X: Any, y: Any, rows: Rows) -> Block:
-    return SparseBlock.of(X, y, rows) if issparse(X) else DenseBlock.of(X, y, rows)
+def block_of(X: Any, y: Any, rows: Rows, weights: Array | None = None) -> Block:
+    return (SparseBlock if issparse(X) else DenseBlock).of(X, y, rows, weights)
 
 
 def places(starts: NDArray[Any], batch: Batch) -> Iterator[tuple[int, Index | None, slice]]:

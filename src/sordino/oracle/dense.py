@@ -41,16 +41,16 @@ class DenseBlock(Block):
         self._spoiled = bool((given.scales == 0).any())
 
     @staticmethod
-    def of(X: Any, y: Any, rows: Rows) -> DenseBlock:
+    def of(X: Any, y: Any, rows: Rows, weights: Array | None = None) -> DenseBlock:
         X = np.asarray(rows.applied(X))
         X = _read_only(np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 else np.float64))
-        return DenseBlock(X, bounded_records(_norms(X), y, X.shape[1], rows), rows)
+        return DenseBlock(X, bounded_records(_norms(X), y, X.shape[1], rows, weights), rows)
 
     def take(self, which: Index) -> DenseBlock:
         return DenseBlock(self.X[which], self.given.part(which), self.rows)
 
     def under_rows(self, rows: Rows) -> DenseBlock:
-        return DenseBlock.of(self.X, self.targets, rows)
+        return DenseBlock.of(self.X, self.targets, rows, self.given.weights)
 
     def some_rows(self, records: Bounded) -> Iterator[tuple[Array, Bounded]]:
         for _, _, parts in self._tasks(len(self), 1, 1)[0]:
@@ -92,7 +92,8 @@ class DenseBlock(Block):
 
         def task(number: int) -> None:
             model, part = divmod(number, len(ranges))
-            some = (self.X, index, *ranges[part], records.targets, records.scales, records.inverses)
+            of_records = records.targets, records.scales, records.inverses, records.weights
+            some = (self.X, index, *ranges[part], *of_records)
             w, offset, out = asked.table[model], asked.offsets[model], sums[model, part]
             if asked.earlier is None or asked.earlier_offsets is None:
                 total = clipped_sum(*some, w, offset, code, parameters, asked.clip, tile, ahead, out)
@@ -119,7 +120,7 @@ class DenseBlock(Block):
             for start, stop in parts:
                 X, part = self._rows(records, None, start, stop)
                 scores = _scores(asked.table[few], X)
-                some = part.targets, part.scales, part.inverses, asked.offsets[few]
+                some = part.targets, part.scales, part.inverses, part.weights, asked.offsets[few]
                 stack_values(code, parameters, outputs, scores, *some, asked.cap, totals)
             losses[group, few.start // outputs : few.stop // outputs] = totals
 

@@ -54,10 +54,10 @@ class SparseBlock(Block):
         self.X, self.columns, self.transpose = X, columns, transpose
 
     @staticmethod
-    def of(X: Any, y: Any, rows: Rows) -> SparseBlock:
+    def of(X: Any, y: Any, rows: Rows, weights: Array | None = None) -> SparseBlock:
         columns, compressed = int(X.shape[1]), _compressed(X.tocsr())
         widths = np.diff(compressed.indptr.astype(np.int64))
-        return SparseBlock(compressed, columns, bounded_records(_norms(compressed), y, widths, rows), rows)
+        return SparseBlock(compressed, columns, bounded_records(_norms(compressed), y, widths, rows, weights), rows)
 
     def take(self, which: Index) -> SparseBlock:
         some = self._whole()[which]
@@ -74,7 +74,7 @@ class SparseBlock(Block):
         return SparseBlock(self.X, self.columns, self.given, self.rows, transpose)
 
     def under_rows(self, rows: Rows) -> SparseBlock:
-        return SparseBlock.of(rows.applied(self._whole()), self.targets, rows).kept()
+        return SparseBlock.of(rows.applied(self._whole()), self.targets, rows, self.given.weights).kept()
 
     def some_rows(self, records: Bounded) -> Iterator[tuple[Array, Bounded]]:
         whole, step = self._whole(), max(1, _TASK // max(1, self.columns))
@@ -177,7 +177,7 @@ class SparseBlock(Block):
             for start, stop in _blocks(*ranges[number]):
                 part = records.part(slice(start, stop))
                 scores = self._scores(weights, _EVERY, start, stop)[: len(offsets)]
-                some = part.targets, part.scales, part.inverses, offsets
+                some = part.targets, part.scales, part.inverses, part.weights, offsets
                 stack_values(code, parameters, outputs, scores, *some, asked.cap, losses[number])
 
         share(task, len(ranges))

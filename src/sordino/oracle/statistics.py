@@ -8,13 +8,14 @@ a feature that is not finite has u_i = 0. Each sum says how far it moves when on
     ColumnsBelow    sum (1[x_ij <= t_j] - q_j)_j    sqrt k,  sqrt(sum max(q_j, 1 - q_j)^2)      for k pairs of t and q
     SquareSum       sum (u_i1^2, .., u_id^2)        sqrt 2,  1                not negative, and of 1-norm 1 at most
     MomentSum       sum u_i u_i^T                   sqrt 2,  1                |uu^T - vv^T|^2 = |u|^4 + |v|^4 - 2<u,v>^2
-    CrossMoments    sum (r r^T, b r y)              sqrt F(b),  sqrt(1 + b^2)
-      with squares  sum (r r^T, b r y, y^2)         sqrt max(F(b), 3 + b^2),  sqrt(2 + b^2)       for b^2 <= 2
+    CrossMoments    sum w (r r^T, b r y)            sqrt F(b),  sqrt(1 + b^2)
+      with squares  sum w (r r^T, b r y, y^2)       sqrt max(F(b), 3 + b^2),  sqrt(2 + b^2)       for b^2 <= 2
     CurvatureSum    sum (phi''_i/beta) r r^T        sqrt 2,  1                that of MomentSum, for weights in [0, 1]
     SlopeSum        sum (phi'_i/L)^2 r r^T          sqrt 2,  1
+    ClassCounts     sum 1[y_i = k],  k > 0          sqrt 2,  1                1,  1 for two classes: one count
 
-For the last four r = (s u, rho) is the row with its intercept and y the target, in units of their bounds. Two unit rows
-of cosine c and two targets of size 1 are sqrt(2 (1 - c^2) + 2 b^2 (1 - c y y')) apart, at most
+From CrossMoments on r = (s u, rho) is the row with its intercept and y the target, in units of their bounds. Two unit
+rows of cosine c and two targets of size 1 are sqrt(2 (1 - c^2) + 2 b^2 (1 - c y y')) apart, at most
 
     F(b) = 2 (1 - c^2) + 2 b^2 (1 + c),     c = min(1, b^2/2);      F(1) = 4.5, where two sums by themselves cost 6.
 
@@ -22,6 +23,9 @@ Squares of the targets are there for nothing: with y = 1 and y'^2 = t the best c
 b^4 t/2 + (1 - t)^2,  convex in t, so that one of t = 0 and t = 1, which is F(b), is the furthest. Shorter rows are no
 further: along a row's length  l^4 + (b^2 y^2 - 2 k^2) l^2 + p l,  p >= 0, k <= 1, a maximum inside has a value of 1/3
 at most, beside at most 2 + b^2 for what does not depend on l.
+
+A record's weight 0 <= w <= 1 brings in nothing but points between those and 0, which is nearer: 1 + b^2 < F(b), and
+2 + b^2 < 3 + b^2.
 
 Matrices are told by the coordinates (A_jj, sqrt 2 A_jk), j < k, whose Euclidean norm is their Frobenius norm.
 """
@@ -37,19 +41,20 @@ import numpy as np
 
 from sordino.arrays import Array
 from sordino.budget import Relation
-from sordino.losses import Squared
+from sordino.losses import Loss, Squared
 from sordino.losses.scalar import Scalar
 
 _SQRT2 = math.sqrt(2)
 
 
 class BoundedRows(NamedTuple):
-    """Some records: x, u, the rows with their intercept r, the targets, and the norm in units of which r is."""
+    """Some records: x, u, the rows with their intercept r, the targets, what each counts, and the norm that r is in."""
 
     x: Array
     u: Array
     r: Array
     targets: Array
+    weights: Array
     norm: float = 1.0
 
 
@@ -171,9 +176,9 @@ class CrossMoments:
         return d * (d + 1) // 2 + d + self.squares
 
     def of(self, some: BoundedRows) -> Array:
-        y = some.targets / self.loss.target_bound
-        squares = [y @ y] if self.squares else []
-        return np.concatenate([coordinates(some.r.T @ some.r), self.weight * (y @ some.r), squares])
+        y, weighted = some.targets / self.loss.target_bound, some.weights[:, None] * some.r
+        squares = [y @ (some.weights * y)] if self.squares else []
+        return np.concatenate([coordinates(some.r.T @ weighted), self.weight * (y @ weighted), squares])
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +228,26 @@ class SlopeSum(WeightedMoments):
         return (self.loss.slope(scores, targets) / self.loss.slope_bound) ** 2
 
 
-OfTargets = CrossMoments | WeightedMoments
+@dataclass(frozen=True)
+class ClassCounts:
+    """How many records each class has but the first, whose number follows; `loss` says which targets are classes."""
+
+    loss: Loss
+    clip: ClassVar[float] = 1.0
+
+    def sensitivity(self, relation: Relation) -> float:
+        # a record that changes its class moves two counts, unless there is only one
+        return _SQRT2 if relation is Relation.REPLACE_ONE and self.loss.outputs > 1 else 1.0
+
+    def width(self, columns: int, intercept: bool) -> int:
+        return max(1, self.loss.outputs - 1)
+
+    def of(self, some: BoundedRows) -> Array:
+        classes = np.arange(1.0, max(2, self.loss.outputs))
+        return np.count_nonzero(some.targets[:, None] == classes, axis=0).astype(np.float64)
+
+
+OfTargets = CrossMoments | WeightedMoments | ClassCounts
 """Sums that leave out records whose target the loss does not admit."""
 
 RowStatistic = RowSum | RowsWithin | ColumnsBelow | SquareSum | MomentSum | OfTargets

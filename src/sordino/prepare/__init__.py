@@ -2,28 +2,31 @@
 
 from sordino.prepare.centre import Centre
 from sordino.prepare.choice import default_preparation, steps_of
+from sordino.prepare.class_balance import ClassBalance
 from sordino.prepare.column_bounds import ColumnBounds
 from sordino.prepare.column_scales import ColumnScales
 from sordino.prepare.norm_quantile import NormQuantile
-from sordino.prepare.prepared import Prepared, PreparedPlan, left_for_training, share_of
+from sordino.prepare.prepared import PreparationStep, Prepared, PreparedPlan, left_for_training, share_of
 from sordino.prepare.protocol import Preparation, StepPlan
 from sordino.prepare.whitening import Whitening
 
-PREPARATIONS: dict[str, type[Preparation]] = {
-    step.__name__: step for step in (Centre, NormQuantile, ColumnScales, ColumnBounds, Whitening)
+PREPARATIONS: dict[str, type[PreparationStep]] = {
+    step.__name__: step for step in (Centre, NormQuantile, ColumnScales, ColumnBounds, Whitening, ClassBalance)
 }
 
-KEEPS_ZEROS = (NormQuantile, ColumnScales)
+KEEPS_ZEROS = (NormQuantile, ColumnScales, ClassBalance)
 """Steps after which sparse rows are sparse."""
 
 __all__ = [
     "KEEPS_ZEROS",
     "PREPARATIONS",
     "Centre",
+    "ClassBalance",
     "ColumnBounds",
     "ColumnScales",
     "NormQuantile",
     "Preparation",
+    "PreparationStep",
     "Prepared",
     "PreparedPlan",
     "StepPlan",

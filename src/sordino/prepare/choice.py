@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 
 from sordino.budget import Budget
-from sordino.losses import Hinge, HuberisedHinge, Logistic, Softmax
+from sordino.losses import Hinge, HuberisedHinge, Logistic, Softmax, unweighted
 from sordino.methods.schedule import gaussian_allowance
 from sordino.prepare.centre import Centre
 from sordino.prepare.column_bounds import ColumnBounds
@@ -49,7 +49,7 @@ def default_preparation(problem: Problem, budget: Budget, intercept: bool) -> tu
     x = problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(columns)
     if x < WORTH_PAYING:
         return ()
-    numbers = not isinstance(problem.loss, Logistic | Softmax | Hinge | HuberisedHinge)
+    numbers = not isinstance(unweighted(problem.loss), Logistic | Softmax | Hinge | HuberisedHinge)
     return (Centre(), NormQuantile(quantile=OF_NUMBERS)) if numbers else (Centre(), NormQuantile())
 
 

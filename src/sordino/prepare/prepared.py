@@ -2,6 +2,8 @@ r"""A method on rows that are prepared first: one plan, one release, one certifi
 
     given rows x  ->  (x - m) A,  steps one after the other, each paid for       ->  the method, on the same problem
 
+A step may also weigh the classes (`ClassBalance`), which changes the loss and none of its bounds.
+
 Privacy: every step is a Gaussian release with a share of mu^2, where mu is what the budget is in Gaussian differential
 privacy; given what they released, the losses are fixed, and training is one more release that may depend on it. What
 training may cost is not read off that mu: the whole composition costs the budget, by its true events (see
@@ -29,12 +31,15 @@ from sordino.methods.within import left_beside, plan_within
 from sordino.oracle.protocol import LinearOracle, Oracle
 from sordino.oracle.rows import PreparedRows
 from sordino.prepare.centre import Centre
+from sordino.prepare.class_balance import ClassBalance
 from sordino.prepare.column_bounds import ColumnBounds
 from sordino.prepare.protocol import Preparation, StepPlan
 from sordino.privacy.events import Composed, Event
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.words import plan_card
+
+PreparationStep = Preparation | ClassBalance
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ class Prepared:
     """Steps of `preparation`, then `method`. `intercept` says that a row has a constant column of its own."""
 
     method: AnyMethod
-    preparation: tuple[Preparation, ...]
+    preparation: tuple[PreparationStep, ...]
     intercept: bool = True
 
     needs: ClassVar[type[Oracle]] = LinearOracle
@@ -65,7 +70,7 @@ class Prepared:
     def __post_init__(self) -> None:
         if not isinstance(self.method, Method) or isinstance(self.method, Prepared):
             raise ValueError(f"method is {self.method!r}: rows are prepared once, for a method that trains on them.")
-        if not self.preparation or not all(isinstance(step, Preparation) for step in self.preparation):
+        if not self.preparation or not all(isinstance(step, PreparationStep) for step in self.preparation):
             raise ValueError("preparation must hold steps of preparation, such as Centre() and NormQuantile().")
         if not self.intercept and any(isinstance(step, Centre | ColumnBounds) for step in self.preparation):
             raise ValueError("a centre needs an intercept, without which scores on centred rows are other ones.")
@@ -88,6 +93,9 @@ class Prepared:
     def plan(self, problem: AnyProblem, budget: Budget) -> PreparedPlan:
         problem, columns = self._columns(problem)
         require_gaussian(budget)
+        for step in self.preparation:
+            if isinstance(step, ClassBalance):
+                step.even(problem.loss)
         mu = gaussian_allowance(problem.dim, budget)
         steps = tuple(step.plan(columns, problem.records, budget.relation, mu) for step in self.preparation)
         return self._within(problem, budget, steps)
@@ -108,10 +116,14 @@ class Prepared:
         given = oracle.rows
         if given.has_intercept != self.intercept:
             raise ValueError(f"intercept is {self.intercept} in the preparation, and the rows say otherwise.")
-        rows = PreparedRows.of(given, problem.features - given.has_intercept)
+        rows, loss = PreparedRows.of(given, problem.features - given.has_intercept), problem.loss
         for step, stated in zip(self.preparation, plan.preparation, strict=True):
-            rows = step.run(stated, rows, problem.records, oracle.under_rows(rows), randomness)
-        trained = self.method.run(plan.inner, problem, oracle.under_rows(rows), randomness)
+            if isinstance(step, ClassBalance):
+                loss = step.weighted(loss, stated, problem.records, oracle, randomness)
+            else:
+                rows = step.run(stated, rows, problem.records, oracle.under_rows(rows), randomness)
+        ready = oracle.under_rows(rows).under(loss)
+        trained = self.method.run(plan.inner, replace(problem, loss=loss), ready, randomness)
         return replace(trained, weights=rows.to_given(trained.weights, problem.loss.outputs, given), event=plan.event)
 
     def _columns(self, problem: AnyProblem) -> tuple[Problem, int]:
@@ -142,7 +154,7 @@ def require_gaussian(budget: Budget) -> None:
     require_delta("preparation", budget, "use prepare=None, or give a delta")
 
 
-def share_of(steps: Sequence[Preparation]) -> float:
+def share_of(steps: Sequence[PreparationStep]) -> float:
     """What all steps take of mu^2: less than all of it."""
     share = math.fsum(step.share for step in steps)
     if share >= 1:

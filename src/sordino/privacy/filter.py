@@ -24,6 +24,13 @@ dominates, by mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)); anything else by its p
 
     delta_t(x) <= leak_t + (1 - leak_t) H(x, mu_t)   for all x >= 0,    H(x, mu) = the profile of mu-GDP.
 
+A neighbour has the other for its neighbour, so a profile holds both ways, and beside what it says of x it says
+
+    delta_t(x) <= 1 - (1 + e^x) (1 - delta_t(y)) / (1 + e^y)     for every y >= x:
+
+the errors a and b of a test between two neighbours have e^y a + b and a + e^y b at 1 - delta_t(y) or above, so that
+e^x a + b is least where they are equal. Bounds that are made for one epsilon may lie far above that near 0.
+
 The whole profile: a release that is (epsilon, delta)-private at one epsilon may cost more beside others than the
 Gaussian release that is. An event that no accountant can price raises.
 """
@@ -32,7 +39,6 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -183,10 +189,14 @@ def _profile_mu(event: Event, leak: float, relation: Relation) -> float:
         return math.inf
     # between two edges the left side is at most its value at the lower one, the right side at least at the upper one
     edges = [top * (1 - math.cos(math.pi * k / _CELLS)) / 2 for k in range(_CELLS + 1)]
-    mu, delta = 0.0, 1.0
-    for low, high in pairwise(edges):
-        # a profile never rises, so a bound found further left also holds here
-        delta = min(delta, accountant.delta(event, low, relation))
+    # a profile never rises, so a bound found further left also holds here
+    deltas = np.minimum.accumulate([accountant.delta(event, edge, relation) for edge in edges])
+    # log(1 + e^x), and a hair for the rounding of a difference from 1
+    growth, hair = np.logaddexp(0.0, edges), 1e-15
+    mu = 0.0
+    for place, high in enumerate(edges[1:]):
+        both_ways = 1 - np.exp(growth[place] - growth[place:]) * (1 - deltas[place:]) + hair
+        delta = min(float(deltas[place]), float(both_ways.min()))
         needed = (delta - leak) / (1 - leak)
         if needed >= 1 - 1e-9:
             return math.inf

@@ -6,7 +6,17 @@ from sordino import sentences
 from sordino.budget import Relation
 from sordino.certificate import Certificate
 from sordino.formatting import number, percent
-from sordino.prepare import Centre, ColumnBounds, ColumnScales, NormQuantile, Preparation, Prepared, Whitening
+from sordino.losses import Weighted
+from sordino.prepare import (
+    Centre,
+    ClassBalance,
+    ColumnBounds,
+    ColumnScales,
+    NormQuantile,
+    PreparationStep,
+    Prepared,
+    Whitening,
+)
 from sordino.problem import NetworkProblem
 from sordino.reporting.section import Section, Table
 from sordino.tabular.columns import Boolean, Category, ClassTarget, Column, Date, Number, NumberTarget, Ordinal, Target
@@ -93,6 +103,11 @@ def _numbers(certificate: Certificate, schema: Schema | None) -> list[Row]:
             rows.append(("size of a target", f"at most {read['target_bound']}", _GIVEN))
         if read := sentences.TARGET_RANGE_PUBLIC.read(text):
             rows.append(("target", f"{read['target_low']} to {read['target_high']}", _GIVEN))
+    weighted = (sentences.RECORDS_WEIGHTED.read(text) for text in certificate.enforced)
+    rows += [("weight of a record", f"at most {read['weight_bound']}", _GIVEN) for read in weighted if read]
+    if not isinstance(certificate.problem, NetworkProblem) and isinstance(certificate.problem.loss, Weighted):
+        weights = ", ".join(number(weight) for weight in certificate.problem.loss.weights)
+        rows.append(("weights of the classes", weights, _GIVEN))
     if isinstance(certificate.problem, NetworkProblem) and (clip := certificate.plan.get("clip")) is not None:
         rows.append(("norm of a record's gradient", f"at most {number(clip)}", _GIVEN))
     return rows
@@ -112,7 +127,7 @@ def _paid(certificate: Certificate) -> list[Row]:
     ]
 
 
-def learnt(step: Preparation) -> tuple[str, str]:
+def learnt(step: PreparationStep) -> tuple[str, str]:
     """What a step of preparation looks for, and how its answer bounds or places the rows."""
     match step:
         case Centre():
@@ -126,6 +141,8 @@ def learnt(step: Preparation) -> tuple[str, str]:
             return "range of every column", f"about {percent(outside)} of its values lie beyond either end"
         case Whitening():
             return "shape of the rows", "what makes them rounder"
+        case ClassBalance():
+            return "number of records of every class", "what their weights follow from: classes count alike"
     raise TypeError(f"{type(step).__name__} has no words in the report: add them here.")
 
 

@@ -65,6 +65,12 @@ def coefficients_section(model: LoadedModel, certificate: Certificate) -> Sectio
                 " A feature is as the schema encodes it: a number from −1 at its lower bound to 1 at its upper one."
                 if model.schema is not None
                 else ""
+            )
+            + (
+                " A prediction is the exponential of their sum: a coefficient of 0.1 is about a tenth more of what is "
+                "predicted, for every unit of its feature."
+                if model.link == "log"
+                else ""
             ),
             said,
         ),

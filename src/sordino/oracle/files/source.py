@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from copy import copy
 from dataclasses import dataclass
@@ -122,6 +123,33 @@ class InUnits:
 
 
 AS_GIVEN = InUnits()
+
+
+@dataclass(frozen=True)
+class Multiples:
+    """Targets that are not negative, as multiples of a public unit; a score is the logarithm of one.
+
+    `half` and `centre` are those of their range, by which a schema encodes them.
+    """
+
+    unit: float
+    half: float
+    centre: float
+
+    def numbers(self, targets: NDArray[Any]) -> Array:
+        return real_numbers(targets) / self.unit
+
+    def cells(self, targets: Any) -> Array:
+        from sordino.oracle.files.arrow import doubles
+
+        return doubles(targets) / self.unit
+
+    def encoded(self, numbers: Array) -> Array:
+        return (self.centre + self.half * numbers) / self.unit
+
+    def back(self, coefficients: Array, intercepts: Array) -> tuple[Array, Array]:
+        return coefficients, intercepts + math.log(self.unit)
+
 
 _FEW = 8
 

@@ -64,6 +64,7 @@ def clipped_sum(
     y: Array,
     scales: Array,
     inverses: Array,
+    weights: Array,
     w: Array,
     offset: float,
     code: int,
@@ -78,7 +79,7 @@ def clipped_sum(
     A tile of rows stays in the nearest cache between its two uses: for the scores, and for the sum, which takes eight
     at a time. Short rows are scored in pairs, which share a pass over the weights; two at once are too much for the
     processor to foresee, so the rows `ahead` of them are asked for in advance. Long rows (`ahead` = 0) are scored one
-    by one, which keeps the memory streaming. Returns the sum of the clipped slopes s_i.
+    by one, which keeps the memory streaming. Returns the sum of the slopes s_i, clipped and weighted.
     """
     d = X.shape[1]
     line = 64 // X.itemsize
@@ -88,6 +89,7 @@ def clipped_sum(
     targets = np.empty(tile)
     multipliers = np.empty(tile)
     reciprocals = np.empty(tile)
+    shares = np.empty(tile)
     total = 0.0
     for first in range(start, stop, tile):
         count = min(tile, stop - first)
@@ -97,6 +99,7 @@ def clipped_sum(
             some_targets = y[first : first + tile]
             some_scales = scales[first : first + tile]
             some_inverses = inverses[first : first + tile]
+            some_weights = weights[first : first + tile]
         else:
             for r in range(count):
                 i = first + r if whole else index[first + r]
@@ -104,15 +107,18 @@ def clipped_sum(
                 targets[r] = y[i]
                 multipliers[r] = scales[i]
                 reciprocals[r] = inverses[i]
+                shares[r] = weights[i]
             for r in range(count, tile):
                 # the last tile is filled up with records that count for nothing
                 rows[r] = rows[0]
                 targets[r] = 0.0
                 multipliers[r] = 0.0
                 reciprocals[r] = 0.0
+                shares[r] = 0.0
             some_targets = targets
             some_scales = multipliers
             some_inverses = reciprocals
+            some_weights = shares
         if ahead == 0:
             for r in range(tile):
                 i = rows[r]
@@ -135,6 +141,8 @@ def clipped_sum(
                     dot1 += X[i1, j] * w[j]
                 dots[r] = dot0
                 dots[r + 1] = dot1
-        total += coefficients(code, parameters, dots, some_targets, some_scales, some_inverses, offset, clip)
+        total += coefficients(
+            code, parameters, dots, some_targets, some_scales, some_inverses, some_weights, offset, clip
+        )
         add_rows(X, rows, dots, out)
     return total

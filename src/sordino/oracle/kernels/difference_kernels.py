@@ -2,7 +2,7 @@ r"""The same for two points at once: how far every record's gradient moved, and 
 
 Both gradients of a record are multiples of its row, so their difference is one too and is clipped like a gradient:
 
-    m_i = (1 - mix) clip(phi'(a_i) - phi'(b_i), near / |row_i|) + mix clip(phi'(a_i), C / |row_i|)
+    m_i = weight_i ((1 - mix) clip(phi'(a_i) - phi'(b_i), near / |row_i|) + mix clip(phi'(a_i), C / |row_i|))
 
 with a_i the score now and b_i the score at the earlier point. A score that is not a number makes what it enters zero.
 """
@@ -31,6 +31,7 @@ def difference_coefficients(
     y: Array,
     scales: Array,
     inverses: Array,
+    weights: Array,
     offset: float,
     earlier_offset: float,
     near: float,
@@ -46,6 +47,7 @@ def difference_coefficients(
             s = logistic_slope(score(dots[i], scales[i], offset), y[i])
             before = logistic_slope(score(earlier[i], scales[i], earlier_offset), y[i])
             m = rest * bounded(s - before, near * inverses[i]) + mix * bounded(s, clip * inverses[i])
+            m *= weights[i]
             total += m
             dots[i] = m * scales[i]
     else:
@@ -55,6 +57,7 @@ def difference_coefficients(
             s = slope(code, parameters, a, y[i]) if a == a else math.nan
             before = slope(code, parameters, b, y[i]) if b == b else math.nan
             m = rest * bounded(s - before, near * inverses[i]) + mix * bounded(s, clip * inverses[i])
+            m *= weights[i]
             total += m
             dots[i] = m * scales[i]
     return total
@@ -67,6 +70,7 @@ def _softmax_differences(
     y: Array,
     scales: Array,
     inverses: Array,
+    weights: Array,
     offsets: Array,
     earlier_offsets: Array,
     near: float,
@@ -90,8 +94,8 @@ def _softmax_differences(
             moved[i] += far * far
             square[i] += p * p
     for i in range(records):
-        moved[i] = (1.0 - mix) * fraction(moved[i], near * inverses[i])
-        square[i] = mix * fraction(square[i], clip * inverses[i])
+        moved[i] = weights[i] * (1.0 - mix) * fraction(moved[i], near * inverses[i])
+        square[i] = weights[i] * mix * fraction(square[i], clip * inverses[i])
     for c in range(classes):
         for i in range(records):
             # not the plain sum: what is left out may be NaN
@@ -111,6 +115,7 @@ def stack_differences(
     y: Array,
     scales: Array,
     inverses: Array,
+    weights: Array,
     offsets: Array,
     earlier_offsets: Array,
     near: float,
@@ -128,6 +133,7 @@ def stack_differences(
                 y,
                 scales,
                 inverses,
+                weights,
                 offsets[j:k],
                 earlier_offsets[j:k],
                 near,
@@ -144,6 +150,7 @@ def stack_differences(
                 y,
                 scales,
                 inverses,
+                weights,
                 offsets[j],
                 earlier_offsets[j],
                 near,
@@ -161,6 +168,7 @@ def clipped_differences(
     y: Array,
     scales: Array,
     inverses: Array,
+    weights: Array,
     w: Array,
     since: Array,
     offset: float,
@@ -185,6 +193,7 @@ def clipped_differences(
     targets = np.empty(tile)
     multipliers = np.empty(tile)
     reciprocals = np.empty(tile)
+    shares = np.empty(tile)
     total = 0.0
     for first in range(start, stop, tile):
         count = min(tile, stop - first)
@@ -194,6 +203,7 @@ def clipped_differences(
             targets[r] = y[i]
             multipliers[r] = scales[i]
             reciprocals[r] = inverses[i]
+            shares[r] = weights[i]
             now = 0.0
             before = 0.0
             for j in range(d):
@@ -208,6 +218,7 @@ def clipped_differences(
             targets[r] = 0.0
             multipliers[r] = 0.0
             reciprocals[r] = 0.0
+            shares[r] = 0.0
         total += difference_coefficients(
             code,
             parameters,
@@ -216,6 +227,7 @@ def clipped_differences(
             targets,
             multipliers,
             reciprocals,
+            shares,
             offset,
             earlier_offset,
             near,

@@ -14,7 +14,7 @@ from typing import Any
 from numba.extending import overload
 
 from sordino.arrays import Array
-from sordino.losses import LOSSES, Logistic, Loss, MoreauSmoothed, Softmax, elementary
+from sordino.losses import LOSSES, Logistic, Loss, MoreauSmoothed, Softmax, elementary, unweighted
 from sordino.losses.kinked import Kinked
 from sordino.losses.moreau import envelope
 from sordino.losses.scalar import Scalar
@@ -66,6 +66,7 @@ _for_numbers(elementary.maximum, lambda a, b: max(a, b))
 _for_numbers(elementary.clip, lambda a, low, high: min(max(a, low), high))
 _for_numbers(elementary.sign, lambda a: 1.0 if a > 0.0 else (-1.0 if a < 0.0 else 0.0))
 _for_numbers(elementary.exp, lambda a: exp(a))
+_for_numbers(elementary.log, lambda a: math.log(a))
 _for_numbers(elementary.log1p, lambda a: math.log1p(a))
 
 
@@ -98,7 +99,8 @@ WEIGHTED_SQUARE: Kernel = (_NUMBERS[_QUADRATIC], (0.0,) * _WIDTH)
 
 @lru_cache(maxsize=64)
 def kernel_of(loss: Loss) -> Kernel:
-    """The number under which the kernels know this loss, and its parameters."""
+    """The number under which the kernels know this loss, and its parameters. Weights are the records', not its."""
+    loss = unweighted(loss)
     kind = (MoreauSmoothed, type(loss.base)) if isinstance(loss, MoreauSmoothed) else type(loss)
     if kind not in _NUMBERS:
         raise TypeError(
@@ -148,28 +150,29 @@ def coefficients(
     y: Array,
     scales: Array,
     inverses: Array,
+    weights: Array,
     offset: float,
     clip: float,
 ) -> float:
-    r"""In place of <x_i, w>: what raw row i is multiplied by in the clipped sum. Returns the sum of clipped slopes.
+    r"""In place of <x_i, w>: what raw row i is multiplied by in the clipped sum. Returns the sum of weighted slopes.
 
-    a_i = scale_i <x_i, w> + offset,    s_i = clip(phi'(a_i, y_i), C / |row_i|),    dots_i <- scale_i s_i
+    a_i = scale_i <x_i, w> + offset,    s_i = weight_i clip(phi'(a_i, y_i), C / |row_i|),    dots_i <- scale_i s_i
 
-    scale_i = 0 marks a row without usable features, 1/|row_i| = 0 a record that counts for nothing.
+    0 <= weight_i <= 1. scale_i = 0 marks a row without usable features, 1/|row_i| = 0 a record that counts for nothing.
     """
     total = 0.0
     if code == LOGISTIC:
         # a loop of its own, without branches, which the compiler turns into vector instructions
         for i in range(dots.size):
             s = logistic_slope(score(dots[i], scales[i], offset), y[i])
-            s = bounded(s, clip * inverses[i])
+            s = weights[i] * bounded(s, clip * inverses[i])
             total += s
             dots[i] = s * scales[i]
     else:
         for i in range(dots.size):
             a = score(dots[i], scales[i], offset)
             s = slope(code, parameters, a, y[i]) if a == a else 0.0
-            s = bounded(s, clip * inverses[i])
+            s = weights[i] * bounded(s, clip * inverses[i])
             total += s
             dots[i] = s * scales[i]
     return total

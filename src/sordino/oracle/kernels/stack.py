@@ -41,9 +41,16 @@ def fraction(square: float, bound: float) -> float:
 
 @compiled
 def _softmax_coefficients(
-    scores: Array, y: Array, scales: Array, inverses: Array, offsets: Array, clip: float, totals: Array
+    scores: Array,
+    y: Array,
+    scales: Array,
+    inverses: Array,
+    weights: Array,
+    offsets: Array,
+    clip: float,
+    totals: Array,
 ) -> None:
-    r"""scores <- scale_i f_i (p_i - e_y),   f_i = min(1, (C / |row_i|) / |p_i - e_y|)."""
+    r"""scores <- scale_i weight_i f_i (p_i - e_y),   f_i = min(1, (C / |row_i|) / |p_i - e_y|)."""
     classes, records = scores.shape
     top, total, square = np.empty(records), np.empty(records), np.zeros(records)
     softmax(scores, scales, offsets, top, total)
@@ -52,7 +59,7 @@ def _softmax_coefficients(
             scores[c, i] = scores[c, i] / total[i] - (1.0 if y[i] == c else 0.0)
             square[i] += scores[c, i] * scores[c, i]
     for i in range(records):
-        square[i] = fraction(square[i], clip * inverses[i])
+        square[i] = weights[i] * fraction(square[i], clip * inverses[i])
     for c in range(classes):
         for i in range(records):
             s = square[i] * scores[c, i] if square[i] > 0.0 else 0.0
@@ -68,23 +75,32 @@ def stack_coefficients(
     y: Array,
     scales: Array,
     inverses: Array,
+    weights: Array,
     offsets: Array,
     clip: float,
     totals: Array,
 ) -> None:
-    """`coefficients` for every model of a stack; the sums of clipped slopes are added to `totals`."""
+    """`coefficients` for every model of a stack; the sums of weighted slopes are added to `totals`."""
     for j in range(scores.shape[0]):
-        totals[j] += coefficients(code, parameters, scores[j], y, scales, inverses, offsets[j], clip)
+        totals[j] += coefficients(code, parameters, scores[j], y, scales, inverses, weights, offsets[j], clip)
 
 
 @compiled
 def softmax_coefficients(
-    outputs: int, scores: Array, y: Array, scales: Array, inverses: Array, offsets: Array, clip: float, totals: Array
+    outputs: int,
+    scores: Array,
+    y: Array,
+    scales: Array,
+    inverses: Array,
+    weights: Array,
+    offsets: Array,
+    clip: float,
+    totals: Array,
 ) -> None:
     """The same for a stack of softmax models, a kernel of its own: others need not wait until it is compiled."""
     for j in range(0, scores.shape[0], outputs):
         k = j + outputs
-        _softmax_coefficients(scores[j:k], y, scales, inverses, offsets[j:k], clip, totals[j:k])
+        _softmax_coefficients(scores[j:k], y, scales, inverses, weights, offsets[j:k], clip, totals[j:k])
 
 
 @compiled
@@ -96,11 +112,15 @@ def stack_values(
     y: Array,
     scales: Array,
     inverses: Array,
+    weights: Array,
     offsets: Array,
     cap: float,
     totals: Array,
 ) -> None:
-    """Adds every model's losses, none above `cap`, to `totals`. Records that are not finite add nothing."""
+    """Adds every model's losses, none above `cap`, to `totals`, each times its record's weight.
+
+    Records that are not finite add nothing.
+    """
     records = scores.shape[1]
     top, total = np.empty(records), np.empty(records)
     for j in range(0, scores.shape[0], outputs):
@@ -118,4 +138,4 @@ def stack_values(
                 a = score(scores[j, i], scales[i], offsets[j])
                 loss = value(code, parameters, a, y[i])
             if inverses[i] > 0.0 and abs(loss) < math.inf:
-                totals[j // outputs] += loss if loss < cap else cap
+                totals[j // outputs] += weights[i] * (loss if loss < cap else cap)
