@@ -19,7 +19,9 @@ from sordino.estimators import (
     PrivateSearch as PrivateSearch,
     SchemaEncoder as SchemaEncoder,
     load_model as load_model,
+    private_score as private_score,
 )
+from sordino.evaluation_file import Evaluation as Evaluation, verify_evaluation as verify_evaluation
 from sordino.identity import Identity as Identity
 from sordino.ledger.ledger import Ledger as Ledger
 from sordino.methods import (

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,8 @@ from numpy.typing import NDArray
 from sordino import outputs, sentences, wire
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball, Everywhere
+from sordino.evaluation import STATISTICS, Statistic
+from sordino.evaluation.statistic import StatisticPlan
 from sordino.inference import WithIntervals
 from sordino.losses import LOSSES
 from sordino.methods import METHODS, RATES, RepeatedSelection, Setting
@@ -38,7 +39,7 @@ from sordino.prepare import PREPARATIONS, Prepared
 from sordino.privacy import events
 from sordino.privacy.accountants import LOOSE, Guarantee, guarantee, second_opinion
 from sordino.privacy.randomness import SYSTEM
-from sordino.problem import NetworkProblem, PersonUnit, Problem
+from sordino.problem import HeldOut, NetworkProblem, PersonUnit, Problem
 from sordino.words import certificate_card
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ _PUBLIC_KINDS: dict[str, type] = {
     **LOSSES,
     **METHODS,
     **PREPARATIONS,
+    **STATISTICS,
     **RATES,
     **{
         kind.__name__: kind
@@ -68,6 +70,7 @@ _PUBLIC_KINDS: dict[str, type] = {
             Problem,
             PersonUnit,
             NetworkProblem,
+            HeldOut,
             Ridge,
             BoundedPenalty,
             Everywhere,
@@ -127,8 +130,8 @@ class Certificate:
     delta: float
     relation: Relation
     requested: Budget
-    problem: Problem | NetworkProblem
-    method: AnyMethod
+    problem: Problem | NetworkProblem | HeldOut
+    method: AnyMethod | Statistic
     plan: dict[str, Any]
     event: events.Event
     accountant: str
@@ -256,11 +259,7 @@ class Certificate:
         """A file may hold any known kind in any place; only one fits."""
         fits = (
             isinstance(self.requested, Budget)
-            and isinstance(self.problem, Problem | NetworkProblem)
-            and (isinstance(self.problem, NetworkProblem) or type(self.problem.loss).__name__ in LOSSES)
-            and isinstance(self.problem.penalty, Ridge | BoundedPenalty)
-            and isinstance(self.problem.domain, Everywhere | Ball)
-            and isinstance(self.method, (*METHODS.values(), Prepared, WithIntervals))
+            and (self._is_of_evaluation() or self._is_of_model())
             and (self.rows is None or isinstance(self.rows, Rows))
             and (self.signature is None or re.fullmatch(r"[0-9a-f]{128}", self.signature.value))
             and isinstance(self.plan, dict)
@@ -276,6 +275,19 @@ class Certificate:
             raise ValueError("this certificate is malformed: its values are not of the kinds a certificate has.")
         if any(count > _MOST_STEPS for count in _whole_numbers(wire.to_plain(self.method))):
             raise ValueError(f"this certificate counts more than {_MOST_STEPS} steps, which no run takes.")
+
+    def _is_of_model(self) -> bool:
+        return (
+            isinstance(self.problem, Problem | NetworkProblem)
+            and (isinstance(self.problem, NetworkProblem) or type(self.problem.loss).__name__ in LOSSES)
+            and isinstance(self.problem.penalty, Ridge | BoundedPenalty)
+            and isinstance(self.problem.domain, Everywhere | Ball)
+            and isinstance(self.method, (*METHODS.values(), Prepared, WithIntervals))
+        )
+
+    def _is_of_evaluation(self) -> bool:
+        evaluated = isinstance(self.problem, HeldOut) and isinstance(self.method, tuple(STATISTICS.values()))
+        return evaluated and self.rows is None
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Certificate:
@@ -334,7 +346,8 @@ def _about(certificate: Certificate, weights: Mapping[str, NDArray[Any]] | None)
     if weights is None:
         return []
     same = certificate.is_about(weights)
-    return [Finding(same, f"the model {'is' if same else 'is not'} the one that the certificate was issued for.")]
+    verb = "is" if same else "is not"
+    return [Finding(same, f"the {certificate.problem.gives} {verb} the one that the certificate was issued for.")]
 
 
 def _planned_again(certificate: Certificate) -> Finding:
@@ -343,8 +356,8 @@ def _planned_again(certificate: Certificate) -> Finding:
     except ValueError as error:
         return Finding(False, f"the method refuses the public facts of this certificate: {error}")
     same = (
-        _close(wire.to_plain(plan), certificate.plan)
-        and _close(events.to_json(plan.event), events.to_json(certificate.event))
+        wire.close(wire.to_plain(plan), certificate.plan)
+        and wire.close(events.to_json(plan.event), events.to_json(certificate.event))
         and (certificate.requested.delta, certificate.requested.relation) == (certificate.delta, certificate.relation)
     )
     if same:
@@ -352,8 +365,9 @@ def _planned_again(certificate: Certificate) -> Finding:
     return Finding(False, "planning again from the public facts gives other numbers than the certificate states.")
 
 
-def _plan(certificate: Certificate) -> Plan:
-    method, facts = certificate.method, (certificate.problem, certificate.requested)
+def _plan(certificate: Certificate) -> Plan | StatisticPlan:
+    method: Any = certificate.method
+    facts = (certificate.problem, certificate.requested)
     if not isinstance(method, RepeatedSelection):
         return method.plan(*facts)  # type: ignore[no-any-return]
     # what one run may cost is looked for by planning many times, and seen to be right by planning once
@@ -388,9 +402,9 @@ def _follows(certificate: Certificate, again: Guarantee) -> list[Finding]:
     asked = certificate.requested
     tight = certificate.method.calibration == "tight"
     exact = (
-        (certificate.epsilon == asked.epsilon if tight else _close(float(again.epsilon), certificate.epsilon))
+        (certificate.epsilon == asked.epsilon if tight else wire.close(float(again.epsilon), certificate.epsilon))
         and certificate.accountant == again.accountant
-        and _close(wire.to_plain(again.error), certificate.accounting_error)
+        and wire.close(wire.to_plain(again.error), certificate.accounting_error)
     )
     needed = sentences.required(
         certificate.problem,
@@ -408,7 +422,7 @@ def _follows(certificate: Certificate, again: Guarantee) -> list[Finding]:
     return [Finding(False, "it says something that does not follow from its numbers, or leaves out what does.")]
 
 
-def said_of_intervals(method: AnyMethod) -> tuple[str, ...]:
+def said_of_intervals(method: AnyMethod | Statistic) -> tuple[str, ...]:
     """What a certificate says where intervals were asked for, whether they came out or not."""
     return (sentences.INTERVALS_COVERED(),) if isinstance(method, WithIntervals) else ()
 
@@ -453,17 +467,3 @@ def _signed(certificate: Certificate) -> list[Finding]:
     if not face.is_valid_at(datetime.fromisoformat(certificate.created)):
         return [Finding(False, f"the signature is that of {who}, which was not valid on {certificate.created}.")]
     return [Finding(True, f"it is signed by {who}: compare it with the one that you have from them.")]
-
-
-def _close(one: Any, other: Any) -> bool:
-    """Equal plain values of equal types, fractions up to what another version of a numerical library may change."""
-    if type(one) is not type(other):
-        return False
-    match one:
-        case dict():
-            return one.keys() == other.keys() and all(_close(one[key], other[key]) for key in one)
-        case list():
-            return len(one) == len(other) and all(map(_close, one, other))
-        case float():
-            return math.isclose(one, other, rel_tol=1e-6)
-    return bool(one == other)

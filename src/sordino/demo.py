@@ -29,10 +29,10 @@ from sordino.arrays import Array
 from sordino.certificate import Finding
 from sordino.datasets import Survey, load_redbook
 from sordino.estimators import PrivateLogisticRegression
+from sordino.evaluation_file import EVALUATION
 from sordino.inference import why_no_intervals
 from sordino.model_file import require_places, save_model
 from sordino.reporting import REPORT, Evaluation, Figure, Measure, Section, Table, report
-from sordino.reporting.evaluation import EVALUATION
 from sordino.reporting.figures import Tradeoff, tradeoff_figure
 from sordino.tabular.columns import ClassTarget
 from sordino.tabular.encode import encode_features, encode_target

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from numbers import Integral
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -86,6 +86,7 @@ class Problem:
     penalty: Penalty = field(default_factory=Ridge)
     domain: Domain = field(default_factory=Everywhere)
     person: PersonUnit | None = None
+    gives: ClassVar[str] = "model"
 
     def __post_init__(self) -> None:
         # an infinite or missing count would make the sensitivity 0 or nan, and the noise with it
@@ -210,6 +211,7 @@ class NetworkProblem:
     domain: Domain = field(default_factory=Everywhere)
     person: PersonUnit | None = None
     convex = smooth = False
+    gives: ClassVar[str] = "model"
 
     def __post_init__(self) -> None:
         if self.person is not None:
@@ -251,3 +253,35 @@ def refuse_network_sum(contribution: str) -> None:
             "contribution is 'sum': a network's records are clipped one by one, and the gradient of a whole person is "
             "not formed; use 'mean', or 'capped'."
         )
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The public side of an evaluation: a released model, and how many held-out records it is tried on.
+
+    `model` is the digest of the model. `classes` are its labels in words, of two the positive one last; a model of a
+    number has a `target_range` instead. `records` counts persons where `person` is given.
+    """
+
+    records: int
+    model: str
+    classes: tuple[str, ...] = ()
+    target_range: tuple[float, float] | None = None
+    person: PersonUnit | None = None
+    gives: ClassVar[str] = "evaluation"
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.records, Integral) and 1 <= self.records <= wire.LARGEST):
+            raise ValueError(f"records is {wire.shown(self.records)}: an evaluation needs a whole number, at least 1.")
+        if self.target_range is None and len(self.classes) < 2:
+            raise ValueError("a model that is evaluated has two classes at least, or a range of its targets.")
+        if self.target_range is not None:
+            low, high = self.target_range
+            if self.classes or not (math.isfinite(high - low) and low < high):
+                raise ValueError("target_range must be two finite numbers, the lower one first, of a model of numbers.")
+        if self.person is not None and self.person.contribution != "mean":
+            raise ValueError("in an evaluation a person counts as the mean of their records: contribution='mean'.")
+
+    @property
+    def unit(self) -> str:
+        return "record" if self.person is None else "person"

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sordino.budget import Budget, Relation
 from sordino.oracle.rows import Rows
-from sordino.problem import NetworkProblem, PersonUnit, Problem
+from sordino.problem import HeldOut, NetworkProblem, PersonUnit, Problem
 
 _NUMBERS = {"g": r"[0-9.e+-]{1,30}", "d": r"[0-9]{1,16}"}
 _WORDS = {
@@ -74,11 +74,15 @@ RECORDS_WEIGHTED = Sentence(
     "public"
 )
 
+ONE_CELL = Sentence("every record is in one cell of a table, whatever it holds")
+ERRORS_CUT = Sentence("predictions are clipped to the range of targets, and errors to a public bound")
+
 SETTINGS_PUBLIC = Sentence("the features and all settings were chosen without looking at the records")
 ROW_BOUND_PUBLIC = Sentence("the row bound {row_bound:g} does not come from the records")
 NETWORK_PUBLIC = Sentence(
     "the architecture, the initial weights and all settings were chosen without looking at the records"
 )
+HELD_OUT = Sentence("the model was trained on other records; where it was not, what both reveal adds up")
 COUNT_PUBLIC = Sentence("the number of records, {records:d}, is public")
 COUNT_STANDS_IN = Sentence("{records:d} is a public stand-in for the number of records")
 PERSONS_PUBLIC = Sentence("the number of persons, {records:d}, is public")
@@ -188,7 +192,7 @@ class Calibrated(Protocol):
 
 
 def required(
-    problem: Problem | NetworkProblem,
+    problem: Problem | NetworkProblem | HeldOut,
     budget: Budget,
     method: Calibrated,
     rows: Rows | None,
@@ -210,9 +214,15 @@ def required(
     }[problem.unit][0 if replaced else 1]
     remark = FALSE_CLAIM if earned > budget.epsilon else MORE_NOISE
     return {
-        "enforced": (*scaled, *((GRADIENTS_CLIPPED(),) if network else ()), *_of_person(person)),
+        "enforced": (
+            *scaled,
+            *((GRADIENTS_CLIPPED(),) if network else ()),
+            *_evaluated(problem)[0],
+            *_of_person(person),
+        ),
         "assumed": (
             *bound,
+            *_evaluated(problem)[1],
             (NETWORK_PUBLIC if network else SETTINGS_PUBLIC)(),
             counted(records=problem.records),
             *_assumed_of_person(person),
@@ -222,6 +232,16 @@ def required(
             *further,
         ),
     }
+
+
+def _evaluated(problem: Problem | NetworkProblem | HeldOut) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of an evaluation: what is enforced, and what it rests on."""
+    if not isinstance(problem, HeldOut):
+        return (), ()
+    if problem.target_range is None:
+        return (ONE_CELL(),), (HELD_OUT(),)
+    ends = dict(zip(("target_low", "target_high"), problem.target_range, strict=True))
+    return (TARGETS_IN_RANGE(**ends), ERRORS_CUT()), (HELD_OUT(), TARGET_RANGE_PUBLIC(**ends))
 
 
 def _of_person(person: PersonUnit | None) -> tuple[str, ...]:

@@ -19,12 +19,24 @@ from sordino import sentences, wire
 from sordino.budget import Budget, Relation
 from sordino.certificate import LIBRARIES, Certificate, said_of_intervals, weights_digest
 from sordino.checkpoint import RunRecorder
+from sordino.evaluation.statistic import Statistic, StatisticPlan
 from sordino.ledger.ledger import Reservation
-from sordino.methods.protocol import AnyMethod, AnyProblem, Method, OracleT, PlanT, Release, planned, require_offered
+from sordino.methods.protocol import (
+    AnyMethod,
+    AnyProblem,
+    Method,
+    OracleT,
+    Plan,
+    PlanT,
+    Release,
+    planned,
+    require_offered,
+)
 from sordino.oracle.rows import Rows
-from sordino.privacy.accountants import guarantee
+from sordino.privacy.accountants import Guarantee, guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import SEEDED, Randomness
+from sordino.problem import HeldOut
 from sordino.release import release
 
 
@@ -78,11 +90,11 @@ def train(
     cut off. `reference` names the run in a ledger, for whoever keeps it elsewhere and may have to begin again.
     """
     randomness = Randomness.system() if randomness is None else randomness
-    _warn(problem, budget)
+    warn_of_large(budget, problem)
     require_offered(method, oracle)
     plan = planned(method, problem, budget)
     # account before a record is touched: what cannot be certified is not run
-    stated = _state(plan.event, method, budget)
+    stated = stated_epsilon(plan.event, method, budget)
     note = f"{type(method).__name__}, epsilon {stated:.6g}"
     paid: Reservation | None = None
 
@@ -103,29 +115,60 @@ def train(
             run,
             reference if recorder is None else recorder.reference,
         )
-    always = sentences.required(problem, budget, method, rows, earned.epsilon, said_of_intervals(method))
     course = () if recorder is None else recorder.notes
-    certificate = Certificate(
-        epsilon=stated,
+    certificate = certify(
+        problem,
+        budget,
+        method,
+        plan,
+        released.event,
+        earned,
+        weights_digest({"weights": released.weights}),
+        SEEDED if recorder is not None and recorder.seeded else randomness.describe(),
+        rows,
+        enforced,
+        assumed,
+        (*course, *notes),
+    )
+    return Trained(released.weights, certificate, released.chosen, paid, released.covariance)
+
+
+def certify(
+    problem: AnyProblem | HeldOut,
+    budget: Budget,
+    method: AnyMethod | Statistic,
+    plan: Plan | StatisticPlan,
+    event: Event,
+    earned: Guarantee,
+    digest: str,
+    randomness: str,
+    rows: Rows | None = None,
+    enforced: tuple[str, ...] = (),
+    assumed: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> Certificate:
+    """What was guaranteed of a release with this digest that followed `plan`, was `event` and cost `earned`."""
+    always = sentences.required(problem, budget, method, rows, earned.epsilon, said_of_intervals(method))
+    return Certificate(
+        epsilon=stated_epsilon(plan.event, method, budget),
         delta=budget.delta,
         relation=budget.relation,
         requested=budget,
         problem=problem,
         method=method,
         plan=wire.to_plain(plan),
-        event=released.event,
+        event=event,
         accountant=earned.accountant,
         accounting_error=earned.error,
         rows=rows,
         enforced=(*always["enforced"], *enforced),
         assumed=(*always["assumed"], *assumed),
-        notes=(*always["notes"], *course, *notes),
-        randomness=SEEDED if recorder is not None and recorder.seeded else randomness.describe(),
+        notes=(*always["notes"], *notes),
+        randomness=randomness,
         versions=_versions(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        weights=weights_digest({"weights": released.weights}),
+        weights=digest,
     )
-    return Trained(released.weights, certificate, released.chosen, paid, released.covariance)
 
 
 def public_count(given: int | None, actual: int, relation: Relation, unit: str = "record") -> int:
@@ -147,7 +190,7 @@ def public_count(given: int | None, actual: int, relation: Relation, unit: str =
     return given
 
 
-def _state(event: Event, method: AnyMethod, budget: Budget) -> float:
+def stated_epsilon(event: Event, method: AnyMethod | Statistic, budget: Budget) -> float:
     """The epsilon to print: the one asked for when the noise was calibrated to it, else the one it truly gives."""
     earned = guarantee(event, budget.delta, budget.relation).epsilon
     if method.calibration == "given":
@@ -168,7 +211,7 @@ def _state(event: Event, method: AnyMethod, budget: Budget) -> float:
     return earned
 
 
-def _warn(problem: AnyProblem, budget: Budget) -> None:
+def warn_of_large(budget: Budget, problem: AnyProblem | HeldOut) -> None:
     if budget.delta >= 1 / problem.records:
         warnings.warn(
             f"delta is {budget.delta:g}, not below 1/n = {1 / problem.records:g}: it permits publishing a "

@@ -165,3 +165,17 @@ def canonical(plain: Any) -> str:
 def digest(plain: Any) -> str:
     """SHA-256 of the canonical text of a plain value."""
     return hashlib.sha256(canonical(plain).encode()).hexdigest()
+
+
+def close(one: Any, other: Any) -> bool:
+    """Equal plain values of equal types, fractions up to what another version of a numerical library may change."""
+    if type(one) is not type(other):
+        return False
+    match one:
+        case dict():
+            return one.keys() == other.keys() and all(close(one[key], other[key]) for key in one)
+        case list():
+            return len(one) == len(other) and all(map(close, one, other))
+        case float():
+            return math.isclose(one, other, rel_tol=1e-6)
+    return bool(one == other)

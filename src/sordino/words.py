@@ -43,6 +43,10 @@ class Counted(Protocol):
     def records(self) -> int: ...
     @property
     def unit(self) -> str: ...
+    @property
+    def gives(self) -> str:
+        """What was released: a model, or an evaluation of one."""
+        ...
 
 
 class Planned(Protocol):
@@ -86,8 +90,8 @@ class Unit:
 
     one: str
     many: str
-    trained_on: str
-    """Those of which one is protected."""
+    used: str
+    """Those of which one is protected, by what was done with them."""
     whole: str
     """What of one is protected."""
     any_other: str
@@ -100,7 +104,7 @@ class Unit:
 RECORD = Unit(
     "record",
     "records",
-    "records it was trained on",
+    "records it was {} on",
     "that record",
     "any other",
     "every other record",
@@ -109,7 +113,7 @@ RECORD = Unit(
 PERSON = Unit(
     "person",
     "persons",
-    "persons whose records it was trained on",
+    "persons whose records it was {} on",
     "all records of that person",
     "any others",
     "all records of every other person",
@@ -189,7 +193,8 @@ def explain_entry(entry: Entry, cap: Budget, epsilon: float) -> Explanation:
 def certificate_card(name: str, certificate: Certified) -> str:
     """A notebook's card of what is promised about `name`."""
     seeded = certificate.randomness != SYSTEM
-    return card(f"{name}: a private model", explain(certificate), "NOT PRIVATE: for tests alone" if seeded else "")
+    given = {"model": "a private model", "evaluation": "a private evaluation"}[certificate.problem.gives]
+    return card(f"{name}: {given}", explain(certificate), "NOT PRIVATE: for tests alone" if seeded else "")
 
 
 def unfitted_card(name: str) -> str:
@@ -210,12 +215,13 @@ def plan_card(plan: Planned) -> str:
 
 def _promised(certificate: Certified) -> str:
     unit, count = unit_of(certificate), number(certificate.problem.records)
+    used = unit.used.format({"model": "trained", "evaluation": "measured"}[certificate.problem.gives])
     among = (
-        f"any one of the {count} {unit.trained_on}"
+        f"any one of the {count} {used}"
         if certificate.relation is Relation.REPLACE_ONE
-        else f"any one {unit.one}, not even whether it is among the {count} or so {unit.trained_on}"
+        else f"any one {unit.one}, not even whether it is among the {count} or so {used}"
     )
-    seen = "this model and its intervals" if _has_intervals(certificate) else "this model"
+    seen = f"this {certificate.problem.gives}{' and its intervals' if _has_intervals(certificate) else ''}"
     return (
         f"Whoever sees {seen} learns little about {among}: it would have come out almost as likely if {unit.whole} "
         f"had been {_changed(certificate.relation, unit)}."
@@ -232,7 +238,7 @@ def _changed(relation: Relation, unit: Unit) -> str:
 
 def _against(certificate: Certified) -> str:
     known = f"whatever else they know, even {unit_of(certificate).others}, and however they compute"
-    everybody = f"everybody who sees the model and its certificate, {known}"
+    everybody = f"everybody who sees the {certificate.problem.gives} and its certificate, {known}"
     for text in certificate.assumed:
         for kind, whom in _FEDERATIONS.items():
             if (values := kind.read(text)) is not None:
@@ -265,7 +271,7 @@ def _assumed(certificate: Certified) -> str:
 
 def _not_shown(certificate: Certified) -> str:
     run = "that the method was run as stated, on real records and on no others, nor when and with which versions"
-    useful = "nor does it say whether the model is right or fair"
+    useful = f"nor does it say whether the {certificate.problem.gives} is right or fair"
     if _has_intervals(certificate):
         useful += "; intervals count the noise, and take the records for independent draws from those they are about"
     if certificate.signature is None:

@@ -131,18 +131,39 @@ def schema(folder: Path) -> Reader:
 
 
 def evaluation(folder: Path) -> Reader:
+    from sordino.evaluation_file import verify_evaluation
     from sordino.reporting import Evaluation, Measure
     from sordino.reporting.quality import quality_section
 
     measures = (Measure("right", 0.7, 0.6, 0.8, 0.95, "Wilson"), Measure("error", 2.5))
-    intact = json.loads(Evaluation("ab" * 32, "public ones", measures, ("once",)).to_json())
+    public = json.loads(Evaluation("ab" * 32, "public ones", measures, ("once",)).to_json())
+    private = json.loads(_private_evaluation())
+
+    def case(random: Random) -> tuple[str, str]:
+        if random.randrange(2):
+            return mutations.altered_json(random.choice((public, private)), random)
+        text, what = mutations.altered_json(private["certificate"], random)
+        return json.dumps({**private, "certificate": "here"}).replace('"here"', _sealed(text)), f"certificate: {what}"
 
     def read(text: str) -> object:
         found = Evaluation.from_json(text)
         assert Evaluation.from_json(found.to_json()) == found
-        return quality_section(found)
+        return quality_section(found, () if found.certificate is None else verify_evaluation(found))
 
-    return Reader(lambda random: mutations.altered_json(intact, random), read)
+    return Reader(case, read)
+
+
+def _private_evaluation() -> str:
+    from sordino.budget import Budget, Relation
+    from sordino.evaluation import Outcomes, ScoreHistogram
+    from sordino.evaluation_file import evaluate
+    from sordino.privacy.randomness import Randomness
+    from sordino.problem import HeldOut
+
+    scores = np.linspace(-3, 3, 400)
+    outcomes = Outcomes.of(Relation.REPLACE_ONE, scores, (scores > 0.1).astype(float), np.empty(0), None)
+    problem, statistic = HeldOut(400, "ab" * 32, ("no", "yes")), ScoreHistogram(goal="recall", target=0.8)
+    return evaluate(problem, Budget(1.0, 1e-6), statistic, outcomes, Randomness.seeded(0), "made-up ones").to_json()
 
 
 def ledger(folder: Path) -> Reader:

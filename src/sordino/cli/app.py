@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from sordino.cli import (
     account,
     data,
+    evaluate,
     explain,
     federation,
     fit,
@@ -64,6 +65,7 @@ app = typer.Typer(
 for command in (
     fit.fit,
     predict.predict,
+    evaluate.evaluate,
     verify.verify,
     explain.explain,
     report.report,

@@ -17,7 +17,9 @@ _LEDGER = rb'SQLite format 3|.{0,40}"format": ?"sordino ledger"'
 
 
 def explain(
-    file: Annotated[str, typer.Argument(help="A model file, a certificate in JSON, or a ledger (or its address).")],
+    file: Annotated[
+        str, typer.Argument(help="A model file, a certificate, a private evaluation, or a ledger (or its address).")
+    ],
     number: Annotated[int | None, typer.Option(help="Of a ledger: the reservation to explain.")] = None,
 ) -> None:
     """Say in five plain sentences what is promised about whom, against whom, at what price, and on what it rests."""

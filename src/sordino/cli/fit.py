@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,22 +15,29 @@ from sordino.cli.options import (
     L2,
     OF_CLASSES,
     Contributed,
+    Dataset,
     Delta,
     Epsilon,
     Intervals,
+    LedgerAddress,
     LossName,
     MethodName,
     Neighbours,
     PerPerson,
+    Person,
+    Sign,
+    StandIn,
     Typical,
+    charging,
     class_weights_named,
     estimator_named,
+    identity_files,
     method_named,
+    require_both,
 )
 
 if TYPE_CHECKING:
     from sordino.certificate import Certificate
-    from sordino.identity import Identity
     from sordino.model_file import LoadedModel
     from sordino.oracle.files.encoded import EncodedTable
     from sordino.tabular.schema import Schema
@@ -51,24 +58,15 @@ def fit(
     method: MethodName = "auto",
     l2: L2 = 0.0,
     intervals: Intervals = False,
-    records: Annotated[
-        int | None, typer.Option(help="With add_remove: a public stand-in for the number of records.")
-    ] = None,
-    person: Annotated[
-        str | None, typer.Option(help="The column that says whose a record is: persons are protected, not records.")
-    ] = None,
+    records: StandIn = None,
+    person: Person = None,
     per_person: PerPerson = None,
     contribution: Contributed = "mean",
     typical_records: Typical = None,
     certificate: Annotated[Path | None, typer.Option(help="Also write the certificate to a file of its own.")] = None,
-    sign: Annotated[
-        Path | None, typer.Option(help="Sign the certificate with the key in this folder (see `sordino identity`).")
-    ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(help="Charge the release to this ledger, and sign there too (see `sordino ledger`)."),
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="The data set's name in the ledger.")] = None,
+    sign: Sign = None,
+    ledger: LedgerAddress = None,
+    dataset: Dataset = None,
     memory: Annotated[
         float, typer.Option(help="Gigabytes that the encoded records may take; beyond that they are read as needed.")
     ] = 1.0,
@@ -88,9 +86,8 @@ def fit(
     described = Schema.load(schema)
     kind, own = _kind(described, loss, class_weight)
     Budget(epsilon, delta or 0.0, relation)
-    require_places(out, certificate, inputs=(data, schema, ledger_file(ledger), *_identity(sign)))
-    if (ledger is None) != (dataset is None):
-        raise ValueError("--ledger and --dataset go together: name both, or neither.")
+    require_places(out, certificate, inputs=(data, schema, ledger_file(ledger), *identity_files(sign)))
+    require_both(ledger, dataset)
     signer = None if sign is None else Identity.load(sign)
     settings = {
         "epsilon": epsilon,
@@ -117,7 +114,7 @@ def fit(
     budget = f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")
     with (
         _shared_out(records_in, cluster, workers, memory) as source,
-        _charged(ledger, dataset, signer),
+        charging(ledger, dataset, signer),
         progress(budget),
     ):
         estimator.fit(
@@ -136,13 +133,6 @@ def fit(
         _show_intervals(model_of(estimator))
 
 
-def _identity(folder: Path | None) -> tuple[Path, ...]:
-    """The files of whoever signs, which no result may take the place of."""
-    from sordino.identity import CERTIFICATE, KEY
-
-    return () if folder is None else (folder / KEY, folder / CERTIFICATE)
-
-
 @contextmanager
 def _shared_out(table: EncodedTable, address: str | None, workers: int, memory: float) -> Iterator[Any]:
     """What to fit on: the table as it is, or on the workers of a cluster."""
@@ -153,15 +143,6 @@ def _shared_out(table: EncodedTable, address: str | None, workers: int, memory: 
 
     with connected(address, workers, memory=memory) as cluster:
         yield cluster.hold(table, None)
-
-
-def _charged(ledger: str | None, dataset: str | None, signer: Identity | None) -> AbstractContextManager[None]:
-    if ledger is None or dataset is None:
-        return nullcontext()
-    from sordino.ledger.ledger import Ledger
-    from sordino.privacy.ledger_context import charged_to
-
-    return charged_to(Ledger(ledger, signer), dataset)
 
 
 def _opened(data: Path, schema: Schema, memory: float, person: str | None) -> EncodedTable:

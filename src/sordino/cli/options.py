@@ -5,11 +5,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sordino.budget import Relation
+
+if TYPE_CHECKING:
+    from sordino.identity import Identity
 
 Epsilon = Annotated[float, typer.Option(help="How much one record may matter: smaller is more private; 0.1 to 10.")]
 Delta = Annotated[
@@ -24,6 +29,40 @@ Intervals = Annotated[
     bool, typer.Option("--intervals", help="Also pay for intervals of coefficients and predictions, from the budget.")
 ]
 L2 = Annotated[float, typer.Option("--l2", help="Strength of the penalty (l2/2)|w|^2 on rows scaled to norm one.")]
+StandIn = Annotated[int | None, typer.Option(help="With add_remove: a public stand-in for the number of records.")]
+Person = Annotated[
+    str | None, typer.Option(help="The column that says whose a record is: persons are protected, not records.")
+]
+Sign = Annotated[
+    Path | None, typer.Option(help="Sign the certificate with the key in this folder (see `sordino identity`).")
+]
+LedgerAddress = Annotated[
+    str | None, typer.Option(help="Charge the release to this ledger, and sign there too (see `sordino ledger`).")
+]
+Dataset = Annotated[str | None, typer.Option(help="The data set's name in the ledger.")]
+
+
+def require_both(ledger: str | None, dataset: str | None) -> None:
+    if (ledger is None) != (dataset is None):
+        raise ValueError("--ledger and --dataset go together: name both, or neither.")
+
+
+def charging(ledger: str | None, dataset: str | None, signer: Identity | None) -> AbstractContextManager[None]:
+    """A block whose releases are charged, where a ledger is named."""
+    if ledger is None or dataset is None:
+        return nullcontext()
+    from sordino.ledger.ledger import Ledger
+    from sordino.privacy.ledger_context import charged_to
+
+    return charged_to(Ledger(ledger, signer), dataset)
+
+
+def identity_files(folder: Path | None) -> tuple[Path, ...]:
+    """The files of whoever signs, which no result may take the place of."""
+    from sordino.identity import CERTIFICATE, KEY
+
+    return () if folder is None else (folder / KEY, folder / CERTIFICATE)
+
 
 PerPerson = Annotated[
     int | None, typer.Option(help="With persons: use at most so many records of each, drawn at random.")

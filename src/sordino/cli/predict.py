@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,11 +29,14 @@ def predict(
         float | None,
         typer.Option(help="Also an interval that holds this often, such as 0.95, if the model was fitted for them."),
     ] = None,
+    evaluation: Annotated[
+        Path | None, typer.Option(help="Of two classes: decide by the threshold that this evaluation has chosen.")
+    ] = None,
 ) -> None:
     """Predict the class and its probability, or the value, of every record of a table."""
     from sordino.model_file import read_model
 
-    outputs.require_writable([(out, _PREDICTIONS)], inputs=(model, data))
+    outputs.require_writable([(out, _PREDICTIONS)], inputs=(model, data, evaluation))
     loaded = read_model(model)
     if loaded.schema is None:
         raise ValueError(
@@ -44,6 +48,7 @@ def predict(
     if probabilities and not told:
         what = "a number" if loaded.classes is None else "classes by a margin"
         raise ValueError(f"{model} predicts {what}, which has no probabilities: leave --probabilities out.")
+    decide = None if evaluation is None else _by_threshold(loaded, evaluation)
 
     import io
 
@@ -53,7 +58,7 @@ def predict(
     from sordino.tabular.read import open_table, read_features
 
     X = read_features(open_table(data, loaded.schema), loaded.schema)
-    columns = {"prediction": loaded.predict(X)}
+    columns = {"prediction": loaded.predict(X) if decide is None else decide(X)}
     if told and loaded.classes is not None:
         table = loaded.predict_proba(X)
         if probabilities:
@@ -88,3 +93,28 @@ def _ends(model: LoadedModel, X: Any, level: float) -> Any:
     first = (model.predict(X) == model.classes[0])[:, None]
     # what is told of the first class is one minus the second's probability
     return np.where(first, 1 - ends[:, ::-1], ends).T
+
+
+def _by_threshold(model: LoadedModel, path: Path) -> Callable[[Any], Any]:
+    """Predicts the class that the evaluation calls positive where its score is above the threshold."""
+    import numpy as np
+
+    from sordino.evaluation_file import Evaluation
+    from sordino.problem import HeldOut
+
+    evaluation = Evaluation.load(path)
+    if evaluation.model != model.certificate.weights:
+        raise ValueError(f"{path} is an evaluation of another model: give one of this model.")
+    certificate, threshold, classes = evaluation.certificate, evaluation.threshold, model.classes
+    if threshold is None or classes is None or certificate is None or not isinstance(certificate.problem, HeldOut):
+        raise ValueError(f"{path} has chosen no threshold: evaluate with --recall, --precision or --positive-rate.")
+    yes = [str(label) for label in classes.tolist()].index(certificate.problem.classes[1])
+
+    def decide(rows: Any) -> Any:
+        if getattr(certificate.method, "probabilities", True):
+            above = model.predict_proba(rows)[:, yes] > threshold
+        else:
+            above = (2 * yes - 1) * model.decision_function(rows) > threshold
+        return classes[np.where(above, yes, 1 - yes)]
+
+    return decide

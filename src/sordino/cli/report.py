@@ -19,7 +19,7 @@ def report(
     ledger: Annotated[str | None, typer.Option(help="The ledger of the data set (see `sordino ledger`).")] = None,
     dataset: Annotated[str | None, typer.Option(help="The data set's name in the ledger.")] = None,
     evaluation: Annotated[
-        Path | None, typer.Option(help="How good the model is, in JSON (see docs/report.md).")
+        Path | None, typer.Option(help="How good the model is (see `sordino evaluate`, and docs/evaluation.md).")
     ] = None,
     title: Annotated[str | None, typer.Option(help="The page's heading.")] = None,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def verify(
-    file: Annotated[Path, typer.Argument(help="A model file, or a certificate in JSON.")],
+    file: Annotated[Path, typer.Argument(help="A model file, a certificate in JSON, or a private evaluation.")],
     signer: Annotated[
         Path | None, typer.Option(help="Whose signature it must have: the certificate.pem that you have from them.")
     ] = None,
@@ -84,10 +85,22 @@ def _model(file: Path) -> tuple[Certificate, tuple[Finding, ...]]:
 
 def _certificate(content: bytes) -> tuple[Certificate, tuple[Finding, ...]]:
     from sordino.certificate import Certificate, verify as check
+    from sordino.evaluation_file import EVALUATION
 
     try:
         text = content.decode()
     except UnicodeDecodeError:
         raise ValueError("this is not a certificate: it is not text.") from None
+    if re.match(EVALUATION.pattern, content):
+        return _evaluation(text)
     certificate = Certificate.from_json(text)
     return certificate, check(certificate)
+
+
+def _evaluation(text: str) -> tuple[Certificate, tuple[Finding, ...]]:
+    from sordino.evaluation_file import Evaluation, verify_evaluation
+
+    evaluation = Evaluation.from_json(text)
+    findings = verify_evaluation(evaluation)
+    assert evaluation.certificate is not None
+    return evaluation.certificate, findings

@@ -12,6 +12,7 @@ from sordino.estimators.regressors import (
     PrivateQuantileRegressor,
 )
 from sordino.estimators.saved import load_model
+from sordino.estimators.score import private_score
 from sordino.estimators.search import PrivateSearch
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "PrivateSearch",
     "SchemaEncoder",
     "load_model",
+    "private_score",
 ]

@@ -113,14 +113,14 @@ def _settings(model: LoadedModel, certificate: Any) -> dict[str, Any]:
     }
     if schema is not None:
         return given
-    return {**given, **({"classes": model.classes} if model.classes is not None else _target(certificate))}
+    return {**given, **({"classes": model.classes} if model.classes is not None else stated_target(certificate))}
 
 
 def _method(method: Any) -> dict[str, Any]:
     return {"method": method.method, "intervals": True} if isinstance(method, WithIntervals) else {"method": method}
 
 
-def _target(certificate: Certificate) -> dict[str, Any]:
+def stated_target(certificate: Certificate) -> dict[str, Any]:
     """The range of targets, as the certificate has it."""
     for sentence in certificate.enforced:
         if found := TARGETS_CLIPPED.read(sentence):

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Relation
-from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
+from sordino.oracle.query import Choice, Recursion
 from sordino.oracle.sampling import Batch
-from sordino.oracle.statistics import RowStatistic
 
 if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
     from sordino.privacy.selection import NoisyMinimum
 
-Query = Gradient | Difference | Recursion | Choice | ClippedLoss | RowStatistic
+
+class Query(Protocol):
+    """A sum over records, each of which adds at most `clip`."""
+
+    @property
+    def clip(self) -> float: ...
+    def sensitivity(self, relation: Relation) -> float: ...
 
 
 def allow(query: Query, noise: Noise | NoisyMinimum, relation: Relation) -> None:

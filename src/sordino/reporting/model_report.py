@@ -16,13 +16,14 @@ from typing import Any
 
 from sordino import outputs
 from sordino.certificate import Certificate, Finding, verify
+from sordino.evaluation_file import Evaluation, verify_evaluation
 from sordino.ledger.ledger import Ledger
 from sordino.ledger.store import ledger_file
 from sordino.model_file import LoadedModel, model_of, read_model, verify_model
+from sordino.problem import HeldOut
 from sordino.reporting.bounds import bounds_section
 from sordino.reporting.coefficients import coefficients_section
 from sordino.reporting.curves import curves_section
-from sordino.reporting.evaluation import Evaluation
 from sordino.reporting.flow import flow_section
 from sordino.reporting.quality import quality_section
 from sordino.reporting.section import Section
@@ -95,6 +96,8 @@ def _read(model: Any, schema: Schema | None) -> _About:
     if content is not None and not content.startswith(b"PK"):
         model = _certificate(content, model)
     if isinstance(model, Certificate):
+        if isinstance(model.problem, HeldOut):
+            raise ValueError("this certificate is that of an evaluation: give the model, and it as its evaluation.")
         return _About(model, verify(model), None, schema, None)
     if content is not None:
         loaded = read_model(model)
@@ -146,6 +149,10 @@ def _own_sections(about: _About, spending: Spending | None, evaluation: Evaluati
         bounds_section(certificate, about.schema),
         None if model is None else curves_section(model),
         None if model is None else coefficients_section(model, certificate),
-        None if evaluation is None else quality_section(evaluation),
+        None if evaluation is None else quality_section(evaluation, _found(evaluation)),
     ]
     return tuple(section for section in found if section is not None)
+
+
+def _found(evaluation: Evaluation) -> tuple[Finding, ...]:
+    return () if evaluation.certificate is None else verify_evaluation(evaluation)
