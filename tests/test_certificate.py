@@ -9,7 +9,7 @@ import pytest
 
 from sordino import wire
 from sordino.budget import Budget, Relation
-from sordino.certificate import Certificate, Signature, _close, state, verify, weights_digest
+from sordino.certificate import Certificate, Signature, state, verify, weights_digest
 from sordino.domains import Ball
 from sordino.identity import Identity
 from sordino.losses import Huber, Logistic, Softmax, Squared
@@ -272,7 +272,7 @@ def test_a_wrong_signature_fails(identity, tmp_path):
 
 
 def test_numbers_agree_up_to_a_millionth_and_counts_exactly():
-    assert _close({"a": [1.0, 2]}, {"a": [1.0 + 1e-9, 2]})
+    assert wire.close({"a": [1.0, 2]}, {"a": [1.0 + 1e-9, 2]})
     for one, other in [
         (1.0, 1.0 + 3e-6),
         (1.0, 1.0 - 3e-6),
@@ -287,8 +287,8 @@ def test_numbers_agree_up_to_a_millionth_and_counts_exactly():
         ({"a": 1}, {"b": 1}),
         ({"a": 1}, {"a": 1, "b": None}),
     ]:
-        assert not _close(one, other)
-        assert not _close(other, one)
+        assert not wire.close(one, other)
+        assert not wire.close(other, one)
 
 
 @pytest.mark.parametrize("factor", [1 + 3e-6, 1 - 3e-6])
