@@ -115,6 +115,7 @@ def test_a_chosen_threshold_goes_into_scikit_learn(classifier):
     assert private_score(classifier, X[HELD], LABELS[HELD], delta=1e-6).threshold is None
 
 
+@pytest.mark.slow
 def test_more_classes():
     model = PrivateLogisticRegression(MANY, 1e-6, method=FEW, row_norm=1.8, classes=[0, 1, 2]).fit(
         X[TRAIN], THREE[TRAIN]
@@ -138,6 +139,7 @@ def test_a_number(regressor):
     assert holds(evaluation)
 
 
+@pytest.mark.slow
 def test_a_support_vector_machine_has_scores_and_no_probabilities():
     model = PrivateLinearSVC(MANY, 1e-6, row_norm=1.8, classes=[0, 1]).fit(X[TRAIN], LABELS[TRAIN])
     evaluation = private_score(model, X[HELD], LABELS[HELD], epsilon=MANY, delta=1e-6, recall=0.8)
@@ -148,6 +150,7 @@ def test_a_support_vector_machine_has_scores_and_no_probabilities():
         private_score(model, X[HELD], LABELS[HELD], log_loss_bound=2.0)
 
 
+@pytest.mark.slow
 def test_a_network():
     model = PrivateMLPClassifier(4.0, 1e-6, row_norm=1.8, classes=[0, 1], epochs=1).fit(X[TRAIN], LABELS[TRAIN])
     evaluation = private_score(model, X[HELD], LABELS[HELD], epsilon=MANY, delta=1e-6)
