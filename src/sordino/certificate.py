@@ -367,7 +367,7 @@ def _planned_again(certificate: Certificate) -> Finding:
 
 def _plan(certificate: Certificate) -> Plan | StatisticPlan:
     method: Any = certificate.method
-    facts = (certificate.problem, certificate.requested)
+    facts: Any = (certificate.problem, certificate.requested)
     if not isinstance(method, RepeatedSelection):
         return method.plan(*facts)  # type: ignore[no-any-return]
     # what one run may cost is looked for by planning many times, and seen to be right by planning once
@@ -437,7 +437,7 @@ def _covers(again: Guarantee, certificate: Certificate, slack: float) -> Finding
 
 
 def _rows(certificate: Certificate) -> list[Finding]:
-    if certificate.rows is None or isinstance(certificate.problem, NetworkProblem):
+    if certificate.rows is None or not isinstance(certificate.problem, Problem):
         # a network's records are clipped gradient by gradient, whatever their norm
         return []
     if certificate.rows.norm <= certificate.problem.row_norm * (1 + 1e-12):

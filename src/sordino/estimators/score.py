@@ -20,7 +20,6 @@ from sordino.estimators.persons import Whose
 from sordino.estimators.saved import stated_target
 from sordino.estimators.tables import require_own_targets
 from sordino.evaluation import ConfusionMatrix, ErrorMoments, Outcomes, ScoreHistogram
-from sordino.evaluation.score_histogram import Goal
 from sordino.evaluation_file import Evaluation, evaluate
 from sordino.given import require_number
 from sordino.losses import Hinge
@@ -80,9 +79,9 @@ def private_score(
     """
     loaded = _loaded(model)
     X, whose = Whose.of(X, person, loaded.schema is not None, records_per_person)
-    of_classes = {"positive": positive, "threshold": threshold, "log_loss_bound": log_loss_bound}
-    goals: dict[Goal, float | None] = {"recall": recall, "precision": precision, "positive rate": positive_rate}
-    of_numbers = {"target_range": target_range, "error_bound": error_bound}
+    of_classes: dict[str, Any] = {"positive": positive, "threshold": threshold, "log_loss_bound": log_loss_bound}
+    goals: dict[str, Any] = {"recall": recall, "precision": precision, "positive rate": positive_rate}
+    of_numbers: dict[str, Any] = {"target_range": target_range, "error_bound": error_bound}
     for name, value in {**goals, **of_classes, **of_numbers, "level": level}.items():
         if name not in ("positive", "target_range") and value is not None:
             require_number(name, value)
@@ -156,7 +155,7 @@ def _of_two_classes(
     model: LoadedModel,
     positive: Any,
     threshold: float | None,
-    goals: dict[Goal, float | None],
+    goals: dict[str, Any],
     loss_bound: float | None,
     level: float,
 ) -> _Trial:
@@ -166,7 +165,7 @@ def _of_two_classes(
         raise ValueError(f"positive is {positive!r}: it must be one of the model's classes, {' or '.join(labels)}.")
     place = 1 if positive is None else labels.index(str(positive))
     sign = 1.0 if place == 1 else -1.0
-    asked = [(name, value) for name, value in goals.items() if value is not None]
+    asked: list[tuple[Any, Any]] = [(name, value) for name, value in goals.items() if value is not None]
     if len(asked) > 1:
         raise ValueError("one threshold can be asked for: give one of recall, precision and positive_rate.")
     goal, target = asked[0] if asked else (None, None)

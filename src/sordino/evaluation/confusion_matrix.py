@@ -25,6 +25,7 @@ class ConfusionMatrix:
     loss_bound: float | None = None
     level: float = 0.95
     calibration: ClassVar[str] = "tight"
+    needs: ClassVar[type[Outcomes]] = Outcomes
 
     def __post_init__(self) -> None:
         check_level(self.level)

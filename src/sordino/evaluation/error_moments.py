@@ -35,6 +35,7 @@ class ErrorMoments:
     error_bound: float | None = None
     level: float = 0.95
     calibration: ClassVar[str] = "tight"
+    needs: ClassVar[type[Outcomes]] = Outcomes
 
     def __post_init__(self) -> None:
         check_level(self.level)

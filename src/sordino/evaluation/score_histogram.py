@@ -69,6 +69,7 @@ class ScoreHistogram:
     loss_bound: float | None = None
     level: float = 0.95
     calibration: ClassVar[str] = "tight"
+    needs: ClassVar[type[Outcomes]] = Outcomes
 
     def __post_init__(self) -> None:
         check_level(self.level)
@@ -160,8 +161,9 @@ class ScoreHistogram:
         if self.goal is None or self.target is None:
             return (), ()
         if self.goal == "recall":
-            clear = searched is not None and counts.clear(np.indices(counts.table.shape)[0] == 1)
-            place, choices = (int(np.searchsorted(edges, searched)), 1) if clear else (None, 1)
+            clear = counts.clear(np.indices(counts.table.shape)[0] == 1)
+            place = None if searched is None or not clear else int(np.searchsorted(edges, searched))
+            choices = 1
         else:
             place, choices = _choice(counts, self.goal, self.target), len(edges)
         name = f"threshold for a {self.goal} of {self.target:g}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from sordino.budget import Budget
 from sordino.evaluation.measure import Measure
@@ -62,7 +62,9 @@ class StatisticPlan:
 
 
 class Statistic(Protocol):
-    """Settings of an evaluation, chosen before a record is read."""
+    """Settings of an evaluation, chosen before a record is read. `needs` is what `run` asks."""
+
+    needs: ClassVar[type[Outcomes]]
 
     @property
     def calibration(self) -> str: ...

@@ -9,7 +9,7 @@ from sordino.budget import Budget
 from sordino.inference.newton import CLEAR
 from sordino.inference.with_intervals import IntervalsPlan, WithIntervals, curvature_deviation
 from sordino.losses import Squared
-from sordino.methods.protocol import AnyMethod, AnyProblem, planned
+from sordino.methods.protocol import planned
 from sordino.problem import Problem
 
 NOT_ASKED = "this model has no intervals: fit it with intervals=True, which pays for what they follow from."
@@ -19,9 +19,9 @@ class Stated(Protocol):
     """A certificate."""
 
     @property
-    def method(self) -> AnyMethod: ...
+    def method(self) -> object: ...
     @property
-    def problem(self) -> AnyProblem: ...
+    def problem(self) -> object: ...
     @property
     def requested(self) -> Budget: ...
 

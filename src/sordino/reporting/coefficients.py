@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from sordino.inference import why_no_intervals
 from sordino.methods import OutputPerturbationPlan, PermutationSGDPlan
 from sordino.model_file import LoadedModel
 from sordino.privacy.noise import GaussianNoise
+from sordino.problem import HeldOut
 from sordino.reporting.section import Section, Table
 
 _MOST = 40
@@ -108,9 +110,11 @@ def _errors(model: LoadedModel, certificate: Certificate) -> tuple[tuple[str, ..
 
 def noise_deviation(certificate: Certificate) -> float | None:
     """How far the noise moves a raw coefficient, where it was added to the weights themselves and once; else None."""
-    if certificate.rows is None or not isinstance(certificate.problem.domain, Everywhere):
+    method: Any = certificate.method
+    problem = certificate.problem
+    if certificate.rows is None or isinstance(problem, HeldOut) or not isinstance(problem.domain, Everywhere):
         return None
-    match certificate.method.plan(certificate.problem, certificate.requested):
+    match method.plan(problem, certificate.requested):
         case OutputPerturbationPlan(noise=noise) | PermutationSGDPlan(noise=noise):
             # l2-Laplace: |z|^2 has mean scale^2 dim (dim + 1), shared by dim coordinates
             std = noise.std if isinstance(noise, GaussianNoise) else noise.scale * math.sqrt(noise.dim + 1)
