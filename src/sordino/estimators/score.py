@@ -22,7 +22,7 @@ from sordino.estimators.tables import require_own_targets
 from sordino.evaluation import ConfusionMatrix, ErrorMoments, Outcomes, ScoreHistogram
 from sordino.evaluation_file import Evaluation, evaluate
 from sordino.given import require_number
-from sordino.losses import Hinge
+from sordino.losses import Hinge, unweighted
 from sordino.model_file import LoadedModel, model_of, read_model
 from sordino.oracle.files.source import AS_GIVEN, Coding, Labels, Source
 from sordino.problem import HeldOut
@@ -170,7 +170,8 @@ def _of_two_classes(
         raise ValueError("one threshold can be asked for: give one of recall, precision and positive_rate.")
     goal, target = asked[0] if asked else (None, None)
     certificate: Any = model.certificate
-    probabilities = not isinstance(getattr(certificate.problem, "loss", None), Hinge)
+    loss = getattr(certificate.problem, "loss", None)
+    probabilities = loss is None or not isinstance(unweighted(loss), Hinge)
     if threshold is None:
         turns = 0.0
     elif not probabilities:
