@@ -367,13 +367,13 @@ def _planned_again(certificate: Certificate) -> Finding:
 
 def _plan(certificate: Certificate) -> Plan | StatisticPlan:
     method: Any = certificate.method
-    facts: Any = (certificate.problem, certificate.requested)
+    problem: Any = certificate.problem
     if not isinstance(method, RepeatedSelection):
-        return method.plan(*facts)  # type: ignore[no-any-return]
+        return method.plan(problem, certificate.requested)  # type: ignore[no-any-return]
     # what one run may cost is looked for by planning many times, and seen to be right by planning once
     match certificate.plan:
         case {"run_budget": {"epsilon": float(stated)}} if stated > 0:
-            return method.plan(*facts, stated)
+            return method.plan(problem, certificate.requested, stated)
     raise ValueError("a search says what one of its runs may cost.")
 
 

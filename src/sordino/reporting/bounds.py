@@ -17,7 +17,7 @@ from sordino.prepare import (
     Prepared,
     Whitening,
 )
-from sordino.problem import NetworkProblem
+from sordino.problem import NetworkProblem, Problem
 from sordino.reporting.section import Section, Table
 from sordino.tabular.columns import Boolean, Category, ClassTarget, Column, Date, Number, NumberTarget, Ordinal, Target
 from sordino.tabular.schema import Schema
@@ -105,7 +105,7 @@ def _numbers(certificate: Certificate, schema: Schema | None) -> list[Row]:
             rows.append(("target", f"{read['target_low']} to {read['target_high']}", _GIVEN))
     weighted = (sentences.RECORDS_WEIGHTED.read(text) for text in certificate.enforced)
     rows += [("weight of a record", f"at most {read['weight_bound']}", _GIVEN) for read in weighted if read]
-    if not isinstance(certificate.problem, NetworkProblem) and isinstance(certificate.problem.loss, Weighted):
+    if isinstance(certificate.problem, Problem) and isinstance(certificate.problem.loss, Weighted):
         weights = ", ".join(number(weight) for weight in certificate.problem.loss.weights)
         rows.append(("weights of the classes", weights, _GIVEN))
     if isinstance(certificate.problem, NetworkProblem) and (clip := certificate.plan.get("clip")) is not None:
