@@ -35,7 +35,7 @@ from sordino.methods import METHODS, RATES, RepeatedSelection, Setting
 from sordino.methods.protocol import AnyMethod, Plan
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
-from sordino.prepare import PREPARATIONS, Prepared
+from sordino.prepare import PREPARATIONS, Categories, Discovered, Prepared
 from sordino.privacy import events
 from sordino.privacy.accountants import LOOSE, Guarantee, guarantee, second_opinion
 from sordino.privacy.randomness import SYSTEM
@@ -79,6 +79,8 @@ _PUBLIC_KINDS: dict[str, type] = {
             Setting,
             Prepared,
             WithIntervals,
+            Categories,
+            Discovered,
         )
     },
 }
@@ -282,7 +284,7 @@ class Certificate:
             and (isinstance(self.problem, NetworkProblem) or type(self.problem.loss).__name__ in LOSSES)
             and isinstance(self.problem.penalty, Ridge | BoundedPenalty)
             and isinstance(self.problem.domain, Everywhere | Ball)
-            and isinstance(self.method, (*METHODS.values(), Prepared, WithIntervals))
+            and isinstance(self.method, (*METHODS.values(), Prepared, WithIntervals, Discovered))
         )
 
     def _is_of_evaluation(self) -> bool:

@@ -48,6 +48,11 @@ class LinearTask:
     @staticmethod
     def of_schema(schema: Schema, row_norm: float | None = None, l2: float = 0.0) -> LinearTask:
         """Logistic regression for classes, Huber regression for a number; rows as the schema encodes them."""
+        if schema.unknown:
+            raise ValueError(
+                f"the values of column {schema.unknown[0]!r} are still to be discovered, which several owners cannot "
+                "do together: list them in the schema."
+            )
         rows, target = Rows(schema.row_norm if row_norm is None else row_norm, INTERCEPT), schema.target
         loss = logistic(len(target.classes)) if isinstance(target, ClassTarget) else Huber(TYPICAL_RESIDUAL, 1.0)
         return LinearTask(loss, rows, target_coding(schema), Ridge(l2))

@@ -391,7 +391,8 @@ def _parts(
     Schema | None,
     Link,
 ]:
-    schema = getattr(estimator, "encoded_by", None) if schema is None else schema
+    if schema is None and getattr(estimator, "encoded_by", None) is not None:
+        schema = estimator.schema_
     names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
     classes = getattr(estimator, "classes_", None)
     covariance, link = getattr(estimator, "covariance_", None), getattr(estimator, "link", "identity")

@@ -33,6 +33,7 @@ from sordino.methods.protocol import (
     require_offered,
 )
 from sordino.oracle.rows import Rows
+from sordino.oracle.uncoded import Found
 from sordino.privacy.accountants import Guarantee, guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import SEEDED, Randomness
@@ -54,6 +55,8 @@ class Trained:
     """What has paid for it, where a ledger was charged."""
     covariance: NDArray[np.float64] | None = None
     """Of the weights, where it was asked for and came out."""
+    found: Found | None = None
+    """The values of categories, where they were discovered."""
 
     def about(self, weights: Mapping[str, NDArray[Any]]) -> Certificate:
         """The certificate for what was made of the weights, which the ledger then names."""
@@ -130,7 +133,7 @@ def train(
         assumed,
         (*course, *notes),
     )
-    return Trained(released.weights, certificate, released.chosen, paid, released.covariance)
+    return Trained(released.weights, certificate, released.chosen, paid, released.covariance, released.found)
 
 
 def certify(

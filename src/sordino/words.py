@@ -25,6 +25,7 @@ from sordino.privacy.events import (
     FixedSizeSampled,
     Gaussian,
     GaussianDP,
+    Leak,
     ObjectivePerturbed,
     PoissonSampled,
     PureDP,
@@ -304,6 +305,8 @@ def described(event: Event, unit: Unit = RECORD) -> str:
                 f"a random linear term in the objective, {number(multiplier)} times the gradient's sensitivity, and "
                 f"Gaussian noise on the solution, {number(output)} times its tolerance"
             )
+        case Leak(probability):
+            return f"everything told with probability {number(probability)}, and nothing otherwise"
         case Approximate(inner, distance):
             return f"{described(inner, unit)}, up to {number(distance)} in total variation"
         case Composed(parts):

@@ -16,7 +16,17 @@ from sordino.methods import NoisyGradientDescent
 from sordino.methods.schedule import gaussian_allowance
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import PreparedRows, Rows
-from sordino.prepare import Centre, ColumnBounds, ColumnScales, NormQuantile, Prepared, Whitening
+from sordino.oracle.uncoded import UncodedRecords
+from sordino.prepare import (
+    Categories,
+    Centre,
+    ColumnBounds,
+    ColumnScales,
+    Discovered,
+    NormQuantile,
+    Prepared,
+    Whitening,
+)
 from sordino.privacy.audit import audit
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
@@ -95,6 +105,35 @@ def test_half_the_noise_is_caught(relation):
     plan = step.plan(1, RECORDS, relation, gaussian_allowance(1, budget))
     halved = replace(plan, noise=HalfNoise(plan.noise))
     assert measured(step, halved, budget, np.full(RECORDS - 1, near), of) > budget.epsilon
+
+
+def shown(relation, others, threshold=None, runs=20_000):
+    """How often the value of the last record is told, where so many others have it too, against its neighbour's."""
+    budget = Budget(1.0, 1e-2, relation)
+    plan = Discovered(NoisyGradientDescent(1, 1.0), Categories(ALL / 2), 1).plan(PROBLEM, budget)
+    threshold, noise = plan.threshold if threshold is None else threshold, plan.noise
+    here = {"its": others(plan) + 1, "any": 50}
+    there = {"any": 51 if relation is Relation.REPLACE_ONE else 50, **({"its": others(plan)} if others(plan) else {})}
+    draws = []
+    for seed, counts in ((9, here), (10, there)):
+        records = UncodedRecords({"c": 5}, relation, lambda counts=counts: {"c": counts}, dict)
+        randomness = Randomness.seeded(seed)
+        found = [records.values(noise, threshold, randomness)["c"] for _ in range(runs)]
+        draws.append(np.array([float("its" in values) for values in found]))
+    return audit(*draws, budget.delta).epsilon, budget
+
+
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize("others", [lambda _: 0, lambda plan: round(plan.threshold) - 1], ids=["nobody", "many"])
+def test_the_claim_of_a_discovery_stands(relation, others):
+    found, budget = shown(relation, others, runs=4000)
+    assert found <= budget.epsilon
+
+
+@pytest.mark.parametrize("relation", Relation)
+def test_a_threshold_below_one_record_is_caught(relation):
+    found, budget = shown(relation, lambda _: 0, threshold=0.0, runs=4000)
+    assert found > budget.epsilon
 
 
 def test_the_claim_of_the_whole_pipeline_stands():

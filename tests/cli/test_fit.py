@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,20 @@ def test_a_table_without_the_target_is_enough_to_predict(model: Path, tmp_path: 
     loaded = read_model(model)
     rows = [[1, 1, 0, 0, 1], [0, 0, 0, 1, -1]]
     assert predictions(tmp_path / "p.csv")["prediction"] == loaded.predict(rows).tolist()
+
+
+def test_categories_that_nobody_could_list(folder: Path, tmp_path: Path, sordino: Any) -> None:
+    schema, model, out = tmp_path / "s.toml", tmp_path / "m.sordino", tmp_path / "p.csv"
+    text = (folder / "schema.toml").read_text()
+    schema.write_text(re.sub(r"^job = .*$", "job = { discover = 5 }", text, flags=re.M))
+    run = sordino("fit", folder / "people.csv", "--schema", schema, "--epsilon", 3, "--delta", 1e-5, "--out", model)
+    assert run.code == 0, run.errors
+    found = read_model(model).schema.columns["job"].values
+    assert 2 <= len(found) <= 5
+    assert set(found) <= set(column(folder, "job"))
+    assert f"Values of 'job' that were found: {', '.join(found)}." in run.text
+    assert sordino("verify", model).code == 0
+    assert sordino("predict", model, folder / "people.csv", "--out", out).code == 0
 
 
 def test_a_number_is_predicted_in_its_own_unit(folder: Path, tmp_path: Path, sordino: Any) -> None:

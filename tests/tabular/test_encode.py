@@ -127,6 +127,41 @@ def test_a_public_stand_in(column: Any, cell: Any, instead: float) -> None:
     assert encode_features(schema(x=column), {"x": pa.array([cell], pa.string())}).ravel().tolist() == [instead]
 
 
+@pytest.mark.parametrize(
+    ("column", "cells", "want"),
+    [
+        (Number(0, 10, typical=2), [2, 0, 10, 6, 99], [[0], [-0.25], [1], [0.5], [1]]),
+        (Number(0, 10, 6, typical=2), [None, 2], [[0.5], [0]]),
+        (Number(0, 10, "middle", typical=2), [None, 2], [[0.375], [0]]),
+        (Date("2020-01-01", "2020-01-05", typical="2020-01-02"), ["2020-01-02", "2020-01-05"], [[0], [1]]),
+        (Ordinal(("a", "b", "c"), typical="a"), ["a", "b", "c"], [[0], [0.5], [1]]),
+        (Ordinal(("a", "b", "c"), "middle", typical="a"), ["", "c"], [[0.5], [1]]),
+        (Boolean(typical=True), ["yes", "no"], [[0], [-1]]),
+        (Boolean("middle", typical=False), ["yes", "no", ""], [[1], [0], [0.5]]),
+        (Category(("a", "b"), other=True, typical="a"), ["a", "b", "z"], [[0, 0, 0], [0, 1, 0], [0, 0, 1]]),
+        (Category(("a", "b"), missing="a", typical="a"), ["b", ""], [[0, 1], [0, 0]]),
+    ],
+)
+def test_a_typical_value_is_zero(column: Any, cells: Any, want: Any) -> None:
+    """In public, so for nothing; rows keep within the norm."""
+    assert encode_features(schema(x=column), {"x": cells}).tolist() == want
+
+
+def test_values_that_were_discovered_have_columns_whether_used_or_not() -> None:
+    found = schema(x=Category(("a", "b"), missing="indicator", discover=3))
+    assert found.feature_names == ("x=a", "x=b", "x=(unused 1)", "x=(other)", "x=(missing)")
+    assert encode_features(found, {"x": ["b", "z", None]}).tolist() == [
+        [0, 1, 0, 0, 0],
+        [0, 0, 0, 1, 0],
+        [0, 0, 0, 0, 1],
+    ]
+    unknown = schema(x=Category(None, discover=3, missing="indicator"))
+    assert unknown.unknown == ("x",)
+    assert unknown.with_values({"x": ("a", "b")}) == found
+    with pytest.raises(ValueError, match="'x' are still to be discovered"):
+        encode_features(unknown, {"x": ["a"]})
+
+
 def test_an_empty_cell_may_be_a_listed_category() -> None:
     X = encode_features(schema(x=Category(("", "p"), other=True)), {"x": ["", None, "p", "z"]})
     assert X.tolist() == [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]

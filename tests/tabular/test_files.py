@@ -12,6 +12,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from sordino.oracle.files.encoded import EncodedTable
 from sordino.tabular import Category, ClassTarget, Number, NumberTarget, Schema
 from sordino.tabular.files import TableFiles
 from sordino.tabular.read import open_table, read_records, read_small
@@ -92,6 +93,9 @@ def test_rows_beyond_the_memory_that_is_given_are_not_held(tmp_path: Path) -> No
         X, y = read_small(open_table(tmp_path / name, schema), schema, most=800)
         assert X.tolist() == [[0]] * 100
         assert y.tolist() == [0] * 100
+        # training may hold them twice
+        assert EncodedTable(tmp_path / name, schema, memory=1599).held() is None
+        assert EncodedTable(tmp_path / name, schema, memory=1600).held() is not None
 
 
 def parquet(table: pa.Table, path: Path) -> bytes:

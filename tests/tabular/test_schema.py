@@ -88,6 +88,16 @@ columns = (
     | st.builds(Category, values, st.booleans())
     | values.map(lambda v: Category(v, missing=v[0]))
     | st.builds(Boolean, marks | st.booleans())
+    | ranges.filter(lambda r: r[1] - r[0] < 1e300).map(lambda r: Number(*r, typical=r[0]))
+    | days.map(lambda d: Date(*d, typical=d[0]))
+    | values.map(lambda v: Ordinal(v, typical=v[1]))
+    | values.map(lambda v: Category(v, typical=v[1]))
+    | st.builds(Boolean, marks, st.booleans())
+    | st.builds(
+        lambda most, m: Category(None, True, m, discover=most), st.integers(1, 9), st.sampled_from([None, "indicator"])
+    )
+    | values.map(lambda v: Category(v, discover=7))
+    | st.just(Category((), discover=2))
 )
 labels = values | st.lists(st.integers(), min_size=2, unique=True).map(tuple) | st.just((False, True))
 targets = st.builds(ClassTarget, texts, labels) | st.builds(lambda c, r: NumberTarget(c, *r), texts, ranges)
@@ -115,6 +125,20 @@ def test_toml_gives_the_same_schema_back(
         (COLUMNS, "no \\[target\\] table"),
         (TARGET, "no \\[columns\\] table"),
         (TARGET + "[columns]", "lists no columns"),
+        (TARGET + "[columns]\nx = { low = 0, high = 1, typical = 0 }\n[curves]", "and the schema has curves"),
+        (TARGET + COLUMNS + "c = { discover = 3 }\n[curves]", "and the schema has curves"),
+        (TARGET + "[columns]\nx = { discover = 0 }", "discover is 0: it must be how many values"),
+        (TARGET + "[columns]\nx = { discover = true }", "discover is True: it must be how many values"),
+        (TARGET + '[columns]\nx = { discover = "all" }', "discover is 'all': it must be how many values"),
+        (TARGET + '[columns]\nx = { discover = 1, values = ["a", "b"] }', "at most 1 were looked for"),
+        (TARGET + '[columns]\nx = { discover = 3, missing = "a" }', "missing is 'a': it must be one of the listed"),
+        (TARGET + '[columns]\nx = { discover = 3, typical = "a" }', "typical is 'a': it must be one of the listed"),
+        (TARGET + "[columns]\nx = { discover = 3, ordered = true, values = [1, 2] }", "unknown entry `discover`"),
+        (TARGET + "[columns]\nx = { low = 0, high = 1, typical = 2 }", "typical is 2: it must be a number between"),
+        (TARGET + '[columns]\nx = { low = 0, high = 1, typical = "a" }', "typical is 'a': it must be a number"),
+        (TARGET + "[columns]\nx = { low = -1.7e308, high = 1.7e308, typical = 1.7e308 }", "typical is"),
+        (TARGET + "[columns]\nx = { low = 2020-01-01, high = 2021-01-01, typical = 3 }", "typical is 3: write a date"),
+        (TARGET + "[columns]\nx = { boolean = true, typical = 1 }", "typical is 1: it can be true or false"),
         ("label = 1\n" + TARGET + COLUMNS, "unknown entry `label`"),
         ('ignore = "id"\n' + TARGET + COLUMNS, "not a list of column names"),
         ('ignore = ["x"]\n' + TARGET + COLUMNS, "'x' is ignored and used at once"),

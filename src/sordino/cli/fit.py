@@ -68,7 +68,10 @@ def fit(
     ledger: LedgerAddress = None,
     dataset: Dataset = None,
     memory: Annotated[
-        float, typer.Option(help="Gigabytes that the encoded records may take; beyond that they are read as needed.")
+        float,
+        typer.Option(
+            help="Gigabytes that the encoded records may take, prepared ones included; beyond that, read as needed."
+        ),
     ] = 1.0,
     cluster: Annotated[
         str | None, typer.Option(help="Train on the workers of a Ray cluster: its address, or local for this machine.")
@@ -125,6 +128,8 @@ def fit(
             typical_records=typical_records,
         )
 
+    for name, values in (estimator.categories_ or {}).items():
+        say(f"Values of {name!r} that were found: {', '.join(values) or 'none'}. Any other shares a column.")
     issued = save_model(estimator, out, signer=signer)
     if certificate is not None:
         issued.save(certificate)

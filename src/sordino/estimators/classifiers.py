@@ -111,7 +111,9 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
             assumed=(known, *before, *self._schema_public()),
             weights=weights,
             balance=balance_of(self.class_weight, classes),
+            uncoded=self._uncoded(X, y, task.coding),
         )
+        self.categories_ = trained.found
         self.coef_, self.intercept_ = task.to_raw(trained.weights)
         self.covariance_ = None if trained.covariance is None else task.covariance_to_raw(trained.covariance)
         self.classes_ = classes
@@ -200,8 +202,9 @@ class PrivateLogisticRegression(_PrivateClassifier):
     method : "auto", or a method of `sordino.methods` with settings of your own.
     prepare : what is learnt about the rows first, and paid for out of the same budget. "auto" is a centre and a norm
         where public facts say that they are worth it, for the method "auto" on dense rows; `None` is nothing; else a
-        list of steps: "centre", "norm quantile", "column scales", "column bounds", "whitening", or the steps of
-        `sordino.prepare` with settings of your own, in their order.
+        list of steps: "categories", "centre", "norm quantile", "column scales", "column bounds", "whitening", or the
+        steps of `sordino.prepare` with settings of your own, in their order. Categories that the schema leaves to be
+        discovered are a part of "auto", for every method.
     relation : "replace_one" or "add_remove". The latter needs `records`.
     records : a public stand-in for the number of records, for "add_remove" only.
     fit_intercept : whether to learn a constant term.
@@ -216,6 +219,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
     coef_, intercept_, classes_ : the released model, for raw rows.
     covariance_, standard_errors_ : of the coefficients and, last, the intercept, counting records and noise; see
         `confidence_intervals` and `predict_interval`. `None`, and a sentence, where nothing would be true.
+    categories_ : the values that were discovered, by their columns, else `None`; `schema_` is the schema with them.
     certificate_ : what was guaranteed, and why.
     chosen_ : which setting of a `RepeatedSelection` the model comes from, else `None`.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,10 +31,13 @@ from sordino.methods.protocol import AnyMethod
 from sordino.methods.settings import require_delta
 from sordino.oracle.files.source import Source
 from sordino.oracle.rows import Rows
+from sordino.oracle.uncoded import Found, UncodedRecords
 from sordino.planner import choose, smoothing_for
 from sordino.prepare import (
     KEEPS_ZEROS,
+    Categories,
     ClassBalance,
+    Discovered,
     PreparationStep,
     Prepared,
     default_preparation,
@@ -45,6 +49,16 @@ from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.tabular.schema import Schema
 from sordino.train import PrivacyWarning, Trained, public_count, train
+
+
+@dataclass(frozen=True, eq=False)
+class Uncoded:
+    """A table with columns whose values are to be discovered: how many of each at most, a count of all of them, and
+    rows and coded targets once they are known."""
+
+    most: Mapping[str, int]
+    count: Callable[[], Mapping[str, Mapping[str, int]]]
+    rows: Callable[[Found], tuple[Any, Array | None]]
 
 
 @dataclass(frozen=True)
@@ -105,32 +119,53 @@ def fit_linear(
     notes: tuple[str, ...] = (),
     weights: Array | None = None,
     balance: ClassBalance | None = None,
+    uncoded: Uncoded | None = None,
 ) -> Trained:
     """What `train` returns. Records in files have their targets with them: `y` is None.
 
     `weights` are those of records, from 0 to 1; `balance` is a step that finds out those of classes.
+    Where categories are to be discovered, X is what rows are as long as none is known.
     """
     randomness = randomness_of(settings.random_state)
     persons = whose.persons(randomness)
+    if uncoded is not None and persons is not None:
+        raise ValueError(
+            "categories are discovered where records are protected, and `person` protects persons: list the values of "
+            "the columns with `discover` in the schema."
+        )
     if persons is None:
         records, budget = stated(settings, X.shape[0])
     else:
         records, budget = stated(settings, len(persons), "person")
     problem = task.problem(records, X.shape[1], whose.unit)
     stays_sparse = X.sparse if isinstance(X, Source) else issparse(X)
-    intercept = task.rows.has_intercept
+    intercept, unknown = task.rows.has_intercept, 0 if uncoded is None else len(uncoded.most)
     if settings.intervals:
         if weights is not None or balance is not None:
             raise ValueError("intervals are known to be right where every record counts one: leave the weights out.")
+        if unknown:
+            raise ValueError(
+                "intervals and a discovery of categories do not go together: list the values of the schema's columns "
+                "that have `discover`."
+            )
         method = with_intervals(settings.method, settings.prepare, problem, budget)
     else:
-        method = prepared_method(settings.method, settings.prepare, problem, budget, intercept, stays_sparse, balance)
+        method = prepared_method(
+            settings.method, settings.prepare, problem, budget, intercept, stays_sparse, balance, unknown
+        )
     # after what can be refused: a refusal is no release
     warn_of_earlier_releases(X)
-    oracle = task.oracle(X, y, problem, budget.relation, persons, weights)
-    return train(
-        problem, budget, method, oracle, randomness, rows=task.rows, enforced=enforced, assumed=assumed, notes=notes
+    said: Any = {"rows": task.rows, "enforced": enforced, "assumed": assumed, "notes": notes}
+    if uncoded is None:
+        oracle = task.oracle(X, y, problem, budget.relation, persons, weights)
+        return train(problem, budget, method, oracle, randomness, **said)
+    asked = UncodedRecords(
+        uncoded.most,
+        budget.relation,
+        uncoded.count,
+        lambda found: task.oracle(*uncoded.rows(found), problem, budget.relation, None, weights),
     )
+    return train(problem, budget, method, asked, randomness, **said)
 
 
 def prepared_method(
@@ -141,12 +176,18 @@ def prepared_method(
     intercept: bool = True,
     stays_sparse: bool = False,
     balance: ClassBalance | None = None,
+    unknown: int = 0,
 ) -> AnyMethod:
     """The method, on rows that are prepared first where `prepare` says so, and on classes that are balanced.
 
     "auto" prepares rows for the method "auto" where that is worth its price; a method with settings of its own is run
-    as it stands.
+    as it stands. The categories of `unknown` columns are to be discovered before.
     """
+    if unknown:
+        first, rest = _discovery(prepare)
+        left = left_for_training(problem, budget, first.share)
+        inner = prepared_method(method, rest, problem, left, intercept, stays_sparse, balance)
+        return Discovered(inner, first, unknown)
     steps: tuple[PreparationStep, ...]
     if prepare is None:
         steps = ()
@@ -154,7 +195,12 @@ def prepared_method(
         planned = isinstance(method, str) and not stays_sparse
         steps = default_preparation(problem, budget, intercept) if planned else ()
     else:
-        steps = steps_of(prepare)
+        categories, steps = steps_of(prepare)
+        if categories is not None:
+            raise ValueError(
+                "prepare names 'categories', and none is to be discovered: write discover = 20 instead of a column's "
+                "`values` in the schema, or leave it out."
+            )
         if stays_sparse and not all(isinstance(step, KEEPS_ZEROS) for step in steps):
             raise ValueError(
                 "the rows are sparse, and a centre or whitening would make them dense: prepare=['norm quantile'] and "
@@ -182,6 +228,19 @@ def with_intervals(method: AnyMethod | str, prepare: Any, problem: Problem, budg
     if isinstance(method, str) and method == "auto":
         return WithIntervals(SufficientStatistics() if isinstance(problem.loss, Squared) else ObjectivePerturbation())
     return WithIntervals(method_for(method, problem, budget))
+
+
+def _discovery(prepare: Any) -> tuple[Categories, Any]:
+    """The settings of a discovery, and what else is prepared."""
+    if isinstance(prepare, str) and prepare == "auto":
+        return Categories(), prepare
+    categories, steps = (None, ()) if prepare is None else steps_of(prepare)
+    if categories is None:
+        raise ValueError(
+            "the schema leaves values to be discovered, which is paid for, and prepare does not say so: name "
+            "'categories' first, use prepare='auto', or list the values."
+        )
+    return categories, list(steps) or None
 
 
 def method_for(method: AnyMethod | str, problem: Problem, budget: Budget) -> AnyMethod:

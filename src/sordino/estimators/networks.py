@@ -79,6 +79,11 @@ class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, ReadsTables, BaseEstima
 
     def _table(self, X: Any, y: Any, coding: Coding) -> tuple[Any, Array]:
         """Dense rows and coded targets, with a schema."""
+        if self._schema().unknown:
+            raise ValueError(
+                f"{type(self).__name__} discovers no categories: list the values of the schema's columns that have "
+                "`discover`, or fit a linear model."
+            )
         rows, targets = self._records(X, y, coding)
         if targets is None:
             raise ValueError(f"{type(self).__name__} needs its records in memory: give EncodedTable more of it.")

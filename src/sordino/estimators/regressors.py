@@ -86,7 +86,9 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
             assumed=(*assumed, *before, *self._schema_public()),
             notes=self._said_of_loss(task),
             weights=weights,
+            uncoded=self._uncoded(X, y, coding),
         )
+        self.categories_ = trained.found
         coefficients, intercepts = task.to_raw(trained.weights)
         shift = coding.unit * self._shift(trained)
         self.coef_, self.intercept_ = coefficients.ravel(), float(intercepts[0]) + shift

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from sordino.arrays import Array
+from sordino.estimators.linear import Uncoded
 from sordino.oracle.files.source import Coding, Source
+from sordino.oracle.uncoded import Found
 from sordino.sentences import SCHEMA_PUBLIC
 from sordino.tabular.columns import ClassTarget, NumberTarget
 from sordino.tabular.schema import Schema
@@ -52,19 +56,31 @@ class ReadsTables:
             )
         return schema
 
-    def _records(self, X: Any, y: Any, coding: Coding) -> tuple[Any, Array | None]:
-        """Rows and coded targets: those of the table's own column, or `y` in its place."""
+    def _records(self, X: Any, y: Any, coding: Coding, found: Found | None = None) -> tuple[Any, Array | None]:
+        """Rows and coded targets: those of the table's own column, or `y` in its place.
+
+        Of values that are to be discovered those that were `found`; none before.
+        """
         from sordino.tabular.encode import encode_codes, encode_features
 
-        schema = self._schema()
+        schema = self._schema().with_values({} if found is None else found)
         self.feature_names_in_ = np.array(list(schema.columns), dtype=object)
         self.n_features_in_ = len(schema.columns)
         if isinstance(X, Source):
-            return self._from_files(X, y, coding)
+            return self._from_files(X, y, coding, schema)
         targets = X if y is None else {schema.target.column: column_or_1d(y)}
         return encode_features(schema, X), coding.encoded(encode_codes(schema, targets))
 
-    def _from_files(self, X: Source, y: Any, coding: Coding) -> tuple[Any, Array | None]:
+    def _uncoded(self, X: Any, y: Any, coding: Coding) -> Uncoded | None:
+        """What there is to discover; None where a schema lists all values, or there is none."""
+        unknown = () if self.encoded_by is None else self._schema().unknown
+        if not unknown:
+            return None
+        columns: Any = self._schema().columns
+        most = {name: columns[name].discover for name in unknown}
+        return Uncoded(most, lambda: _counts(X, unknown), lambda found: self._records(X, y, coding, found))
+
+    def _from_files(self, X: Source, y: Any, coding: Coding, schema: Schema) -> tuple[Any, Array | None]:
         from sordino.oracle.cluster import Spread
         from sordino.oracle.files.encoded import EncodedTable
 
@@ -74,6 +90,10 @@ class ReadsTables:
             raise ValueError(
                 "records in files are encoded by the schema too: give EncodedTable(path, schema) with the same schema."
             )
+        if schema != self._schema():
+            if isinstance(X, Spread):
+                raise ValueError("categories are not discovered on a cluster: list the values in the schema.")
+            X = replace(table, schema=schema)
         source = X.coded(coding)
         found = source.held() if isinstance(source, EncodedTable) else None
         if found is not None:
@@ -84,10 +104,25 @@ class ReadsTables:
     def _rows(self, X: Any) -> Any:
         from sordino.tabular.encode import encode_features
 
-        return encode_features(self._schema(), X)
+        return encode_features(self._schema() if self.schema_ is None else self.schema_, X)
+
+    @property
+    def schema_(self) -> Schema | None:
+        """The schema with the values that were discovered, where it left some to be; None where there is no schema."""
+        schema, found = self.encoded_by, getattr(self, "categories_", None)
+        return schema if schema is None or found is None else schema.with_values(found)
 
     def _schema_public(self) -> tuple[str, ...]:
         return () if self.encoded_by is None else (SCHEMA_PUBLIC(schema=self._schema().digest[:16]),)
+
+
+def _counts(X: Any, columns: tuple[str, ...]) -> Mapping[str, Mapping[str, int]]:
+    from sordino.tabular.discovery import count_values
+    from sordino.tabular.frames import to_arrow
+
+    if isinstance(X, Source):
+        return count_values(X.files.read(list(columns)), columns)  # type: ignore[attr-defined]
+    return count_values(to_arrow(X, list(columns)).to_batches(), columns)
 
 
 def require_own_targets(y: Any) -> None:

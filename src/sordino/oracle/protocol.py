@@ -15,7 +15,8 @@ from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recu
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.statistics import RowStatistic
-from sordino.privacy.noise import Noise
+from sordino.oracle.uncoded import Found
+from sordino.privacy.noise import GaussianNoise, Noise
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
 from sordino.problem import Problem
@@ -86,6 +87,18 @@ class ExactOracle(Oracle, Protocol):
     def curvature_product(self, at: Array) -> Callable[[Array], Array]:
         """v -> (1/n) sum_i phi''(a_i) <r_i, v> r_i: products with the Hessian at `at`, for one score per record."""
         ...
+
+
+@runtime_checkable
+class UncodedOracle(Oracle, Protocol):
+    """Holds records that have no rows yet: it tells which categories occur often, with noise, and becomes an oracle."""
+
+    def values(self, noise: GaussianNoise, threshold: float, randomness: Randomness) -> Found:
+        """Of every column, those whose noisy counts are above the threshold."""
+        ...
+
+    @property
+    def coded(self) -> Callable[[Found], LinearOracle]: ...
 
 
 @runtime_checkable

@@ -96,8 +96,9 @@ class PreparedRows(Rows):
             return (X @ sparse.diags_array(self.matrix)).tocsr()
         # a number that is not finite spoils its own row alone, and a warning would tell that there is one
         with np.errstate(over="ignore", invalid="ignore"):
-            moved = np.asarray(X, dtype=np.float64) - self.centre
-            return moved * self.matrix if self.matrix.ndim == 1 else moved @ self.matrix
+            moved = np.subtract(X, self.centre, dtype=np.float64)
+            # where it is: rows may take half of the memory there is
+            return np.multiply(moved, self.matrix, out=moved) if self.matrix.ndim == 1 else moved @ self.matrix
 
     def to_given(self, w: Array, outputs: int, rows: Rows) -> Array:
         """Weights for `rows`, from weights that were trained on prepared ones: the same scores, row by row."""

@@ -253,6 +253,20 @@ OfTargets = CrossMoments | WeightedMoments | ClassCounts
 RowStatistic = RowSum | RowsWithin | ColumnsBelow | SquareSum | MomentSum | OfTargets
 
 
+@dataclass(frozen=True)
+class ValueCounts:
+    """How many records have each value of each of so many columns; no sum over rows, but what rows are made by."""
+
+    columns: int
+
+    @property
+    def clip(self) -> float:
+        return math.sqrt(self.columns)
+
+    def sensitivity(self, relation: Relation) -> float:
+        return math.sqrt(relation.distance * self.columns)
+
+
 def coordinates(matrix: Array) -> Array:
     """A symmetric matrix as a vector of the same norm."""
     above = np.triu_indices(len(matrix), 1)

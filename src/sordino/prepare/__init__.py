@@ -1,5 +1,6 @@
 """What is learnt about the rows before a model is trained on them, and paid for: one plan and one release with it."""
 
+from sordino.prepare.categories import Categories, Discovered, DiscoveredPlan
 from sordino.prepare.centre import Centre
 from sordino.prepare.choice import default_preparation, steps_of
 from sordino.prepare.class_balance import ClassBalance
@@ -20,10 +21,13 @@ KEEPS_ZEROS = (NormQuantile, ColumnScales, ClassBalance)
 __all__ = [
     "KEEPS_ZEROS",
     "PREPARATIONS",
+    "Categories",
     "Centre",
     "ClassBalance",
     "ColumnBounds",
     "ColumnScales",
+    "Discovered",
+    "DiscoveredPlan",
     "NormQuantile",
     "Preparation",
     "PreparationStep",

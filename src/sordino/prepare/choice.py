@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from sordino.budget import Budget
 from sordino.losses import Hinge, HuberisedHinge, Logistic, Softmax, unweighted
 from sordino.methods.schedule import gaussian_allowance
+from sordino.prepare.categories import Categories
 from sordino.prepare.centre import Centre
 from sordino.prepare.column_bounds import ColumnBounds
 from sordino.prepare.column_scales import ColumnScales
@@ -32,12 +33,13 @@ OF_NUMBERS = 0.97
 and randhie .97 gives an R^2 up to .1 above that of .6, and never one below that of no preparation by more than its
 noise; on diabetes, epsilon .5, it costs .04."""
 
-NAMED: dict[str, type[Preparation]] = {
+NAMED: dict[str, type[Preparation | Categories]] = {
     "centre": Centre,
     "norm quantile": NormQuantile,
     "column scales": ColumnScales,
     "column bounds": ColumnBounds,
     "whitening": Whitening,
+    "categories": Categories,
 }
 
 
@@ -53,17 +55,20 @@ def default_preparation(problem: Problem, budget: Budget, intercept: bool) -> tu
     return (Centre(), NormQuantile(quantile=OF_NUMBERS)) if numbers else (Centre(), NormQuantile())
 
 
-def steps_of(asked: Sequence[Preparation | str]) -> tuple[Preparation, ...]:
-    """Steps by their names, with default settings, or as they are."""
+def steps_of(asked: Sequence[Preparation | Categories | str]) -> tuple[Categories | None, tuple[Preparation, ...]]:
+    """Steps by their names, with default settings, or as they are. A discovery of categories comes first."""
     if isinstance(asked, str) or not isinstance(asked, Sequence):
         raise ValueError(f"prepare is {asked!r}: it must be 'auto', None, or a list of {_known()} or of such steps.")
     found = []
     for step in asked:
         kind = NAMED.get(step) if isinstance(step, str) else None
-        if kind is None and not isinstance(step, Preparation):
+        if kind is None and not isinstance(step, Preparation | Categories):
             raise ValueError(f"prepare names {step!r}: known are {_known()}.")
         found.append(kind() if kind is not None else step)
-    return tuple(found)  # type: ignore[arg-type]
+    first = [step for step in found if isinstance(step, Categories)]
+    if len(first) > 1 or (first and found[0] is not first[0]):
+        raise ValueError("prepare names 'categories' twice, or not first: rows are prepared once they have them.")
+    return first[0] if first else None, tuple(found[len(first) :])  # type: ignore[arg-type]
 
 
 def _known() -> str:

@@ -67,7 +67,7 @@ def _at_epsilon(build: Callable[[float], Event], budget: Budget) -> float:
 def _closed_form(build: Callable[[float], Event], budget: Budget) -> float | None:
     """mu(multiplier) = mu(1) / multiplier for Gaussian releases; None if the event is anything else."""
     leaves = leaves_of(build(1.0), budget.relation)
-    if not leaves.gaussian or budget.pure or leaves.mu == 0:
+    if not leaves.gaussian or leaves.leak or budget.pure or leaves.mu == 0:
         return None
     # A lattice's distance depends on the noise by less than this factor, and is taken off delta beforehand; where that
     # is too much, the distance at the noise found is taken.

@@ -96,6 +96,19 @@ class ObjectivePerturbed:
 
 
 @dataclass(frozen=True)
+class Leak:
+    """Gives everything away with this probability, and nothing otherwise."""
+
+    probability: float
+
+    def __post_init__(self) -> None:
+        _require(
+            0 <= self.probability < 1,
+            f"probability is {self.probability}: that of a leak lies in [0, 1).",
+        )
+
+
+@dataclass(frozen=True)
 class Approximate:
     """A mechanism whose law is within `total_variation` of one that satisfies `event`.
 
@@ -158,6 +171,7 @@ Event = (
     | PoissonSampled
     | FixedSizeSampled
     | ObjectivePerturbed
+    | Leak
     | Approximate
     | Composed
     | Selected

@@ -52,7 +52,7 @@ from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import ORDERS, largest_divergence
 from sordino.privacy.accountants.repeated import total_divergences
 from sordino.privacy.charges import BudgetExceeded, Charge, total
-from sordino.privacy.events import Composed, Event, flatten
+from sordino.privacy.events import Composed, Event, Leak, flatten
 
 RESERVE = 0.01
 """The share of delta set aside for leaks and distances, where nothing else is asked for."""
@@ -75,14 +75,14 @@ def charge_at(leak: float, event: Event, cap: Budget) -> Charge:
     leaves = leaves_of(event, cap.relation)
     if not (leaves.sampled or leaves.special):
         squares = [leaves.mu**2, *(count * _pure_mu(one.epsilon) ** 2 for one, count in leaves.pure)]
-        pure = leaves.mu == 0 and leaves.total_variation == 0
+        pure = leaves.mu == 0 and leaves.total_variation == 0 and leaves.leak == 0
         epsilon = leaves.epsilons if pure else math.inf
-        return Charge(math.sqrt(math.fsum(squares)) * _UP, epsilon, 0.0, leaves.total_variation)
+        return Charge(math.sqrt(math.fsum(squares)) * _UP, epsilon, leaves.leak, leaves.total_variation)
     if cap.pure:
-        return Charge(math.inf, math.inf, 0.0, leaves.total_variation)
-    # the distances are charged beside the profile, not inside it
-    exactly = Composed(tuple(flatten(event)[0].items()))
-    return Charge(_profile_mu(exactly, leak, cap.relation), math.inf, leak, leaves.total_variation)
+        return Charge(math.inf, math.inf, leaves.leak, leaves.total_variation)
+    # distances and leaks are charged beside the profile, not inside it
+    exactly = Composed(tuple((leaf, count) for leaf, count in flatten(event)[0].items() if not isinstance(leaf, Leak)))
+    return Charge(_profile_mu(exactly, leak, cap.relation), math.inf, leak + leaves.leak, leaves.total_variation)
 
 
 def epsilon_of(taken: Charge, cap: Budget, reserve: float = RESERVE) -> float:

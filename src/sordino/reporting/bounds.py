@@ -25,6 +25,7 @@ from sordino.words import unit_of
 
 _GIVEN = "given by the analyst"
 _UNSAID = "the schema, which does not say from where"
+_DISCOVERED = "found in the records with noise, which the guarantee covers"
 _MOST_VALUES = 12
 
 
@@ -61,7 +62,12 @@ def _target(target: Target, schema: Schema) -> Row:
 
 
 def _columns(schema: Schema) -> list[Row]:
-    return [(name, _bound(column), schema.sources.get(name, _UNSAID)) for name, column in schema.columns.items()]
+    return [(name, _bound(column), _source(name, column, schema)) for name, column in schema.columns.items()]
+
+
+def _source(name: str, column: Column, schema: Schema) -> str:
+    discovered = isinstance(column, Category) and column.discover is not None
+    return schema.sources.get(name, _DISCOVERED if discovered else _UNSAID)
 
 
 def _bound(column: Column) -> str:
@@ -73,7 +79,7 @@ def _bound(column: Column) -> str:
         case Ordinal(values):
             return f"in this order: {_listed(values)}"
         case Category(values, other):
-            return _listed((*values, *(("any other",) if other else ())))
+            return _listed((*(values or ()), *(("any other",) if other else ())))
         case Boolean():
             return "true or false"
 

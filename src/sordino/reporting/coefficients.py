@@ -64,7 +64,8 @@ def coefficients_section(model: LoadedModel, certificate: Certificate) -> Sectio
         (
             "These are the released numbers, noise included: they may be read, used and published like any others."
             + (
-                " A feature is as the schema encodes it: a number from −1 at its lower bound to 1 at its upper one."
+                " A feature is as the schema encodes it: a number from −1 at its lower bound to 1 at its upper one, or "
+                "0 at what it names as typical."
                 if model.schema is not None
                 else ""
             )

@@ -8,7 +8,7 @@ from sordino.formatting import number
 from sordino.inference import WithIntervals
 from sordino.model_file import LoadedModel
 from sordino.oracle.protocol import ExactOracle
-from sordino.prepare import Prepared
+from sordino.prepare import Discovered, Prepared
 from sordino.reporting.section import Section, Table
 from sordino.words import unit_of
 
@@ -19,9 +19,14 @@ def flow_section(certificate: Certificate, model: LoadedModel | None, has_schema
     method, plan = certificate.method, certificate.plan
     prepared: tuple[tuple[str, str, str], ...] = ()
     noisy = f"yes: noise was added where the records are, to sums of one bounded contribution of each {unit.one}"
+    if isinstance(method, Discovered):
+        values = f"the values of {number(method.columns)} columns that occur often: they are a part of the schema"
+        prepared = (("Discovery of categories", "yes: noise was added to how often each of them occurs", values),)
+        method, plan = method.method, plan["inner"]
     if isinstance(method, Prepared):
         names = ", ".join(type(step).__name__ for step in method.preparation)
-        prepared = ((f"Preparation of the rows: {names}", noisy, "nothing by itself: it is a part of the weights"),)
+        nothing = "nothing by itself: it is a part of the weights"
+        prepared = (*prepared, (f"Preparation of the rows: {names}", noisy, nothing))
         method, plan = method.method, plan["inner"]
     further: tuple[tuple[str, str, str], ...] = ()
     if isinstance(method, WithIntervals):

@@ -108,7 +108,7 @@ def _grid(column: Column, curves: Curves) -> tuple[tuple[Any, ...], Array, bool]
         case Boolean():
             points, u = [False, True], np.array([-1.0, 1.0])
         case Category(values=values):
-            points = [*values, *([OTHER] if column.other else [])]
+            points = [*(values or ()), *([OTHER] if column.other else [])]
     marked = column.missing == INDICATOR
     wide = isinstance(column, Category)
     given = np.eye(len(points) + marked) if wide else np.zeros((len(points) + marked, 1 + marked))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.arrays import Array
+from sordino.tabular.cell_kernels import INFINITE, MISSING, UNLISTED, write_rows
 from sordino.tabular.cells import shown_kind
 from sordino.tabular.columns import (
     INDICATOR,
@@ -37,9 +38,11 @@ WIDEST_DENSE = 200
 WIDEST_CURVES = 2000
 """The same for curves, whose columns need the centre that only dense rows are given."""
 
-_RECORDS = 1 << 13
-"""That are encoded at once: their rows stay in the cache while the columns are written one after the other."""
+_BATCH, _RECORDS = 1 << 16, 1 << 12
+"""Records whose cells become numbers at once, and those of them whose numbers become rows at once."""
 
+_SIGNS = (0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 2)
+"""The codes of what follows, true being the first value and false the second, and of any other text."""
 _TRUE = ("true", "yes", "t", "y", "1")
 _FALSE = ("false", "no", "f", "n", "0")
 
@@ -57,7 +60,7 @@ def encode_features(schema: Schema, data: Any) -> Array | sparse.csr_matrix:
     """
     table = to_arrow(data, list(schema.columns))
     rows = RowBuffer(schema, table.num_rows)
-    for batch in table.to_batches():
+    for batch in table.to_batches(_BATCH):
         rows.add(batch)
     return rows.finished()
 
@@ -79,13 +82,15 @@ def target_numbers(schema: Schema, cells: pa.Array) -> Array:
     target = schema.target
     if not isinstance(target, ClassTarget):
         raw = _numbers(target.column, cells)
+        _refuse(np.isinf(raw), target.column, "an infinite number", "mend the records")
         _refuse(np.isnan(raw), target.column, "no number", "a record without a target cannot be used; mend or drop it")
-        return _scaled(raw, target.bounds)
+        return np.asarray(_scaled(raw, target.bounds), dtype=np.float64)
     if isinstance(target.classes[0], bool):
-        signs = _signs(target.column, cells)
-        _refuse(signs == 0, target.column, "neither true nor false", "a record without a target cannot be used")
-        return (signs + 1) / 2
-    codes = _codes(target.column, cells, [str(label) for label in target.sorted])
+        signs = _coded(_codes_of((target.column, Boolean()), cells))
+        _refuse(signs > 1, target.column, "neither true nor false", "a record without a target cannot be used")
+        return (1 - signs).astype(np.float64)
+    labels = [str(label) for label in target.sorted]
+    codes = _coded(_codes(target.column, cells, labels, (*range(len(labels)), -1)))
     _refuse(codes < 0, target.column, "no label among the schema's `classes`", "list every class, or mend the records")
     return codes.astype(float)
 
@@ -104,21 +109,59 @@ class RowBuffer:
     """The rows of batches of records, one after the other, in one piece of memory that grows where it is."""
 
     def __init__(self, schema: Schema, expected: int) -> None:
+        if schema.unknown:
+            raise ValueError(
+                f"the values of column {schema.unknown[0]!r} are still to be discovered: fit a model with "
+                "prepare='auto' or ['categories'], whose schema then has them, or list them."
+            )
         self._whole, schema = schema, replace(schema, curves=None)
-        self._schema = schema
-        self._starts = np.cumsum([0, *map(block_width, schema.columns.values())]).tolist()
+        self._schema, self._layout = schema, _Layout.of(schema)
         self.records = 0
         # zeros that nobody has written to take no memory yet
         dense = not stays_sparse(schema)
         width = schema.width if dense else len(schema.columns)
         self._values = np.zeros((expected, width))
-        self._places: Places | None = None if dense else np.zeros((expected, width), dtype=np.int32)
+        self._places = np.zeros((0, 0) if dense else (expected, width), dtype=np.int32)
+        self._raw = np.empty((len(self._layout.numbers), _RECORDS))
+        self._codes = np.empty((len(self._layout.offsets), _RECORDS), dtype=np.int32)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Records with the columns of the schema, in its order."""
         self._reserve(self.records + batch.num_rows)
+        layout, columns = self._layout, list(self._schema.columns.items())
+        numbers = [_numbers_of(columns[block], batch.column(block)) for block in layout.number_blocks.tolist()]
+        codes = [_codes_of(columns[block], batch.column(block)) for block in layout.code_blocks.tolist()]
+        # a cell of a category is a place in a list of texts, of which each has a code, of which each has an entry
+        entries = [offset + table for offset, (_, table) in zip(layout.offsets, codes, strict=True)]
+        table = np.concatenate([*entries, np.zeros(0, dtype=np.intp)])
+        offsets = np.cumsum([0, *map(len, entries)])[:-1].astype(np.intp)
+        values, places = layout.entry_values[table], layout.entry_places[table]
+        met = np.zeros(len(columns), dtype=np.uint8)
         for first in range(0, batch.num_rows, _RECORDS):
-            self._write(batch.slice(first, _RECORDS))
+            some = slice(first, min(first + _RECORDS, batch.num_rows))
+            for k, found in enumerate(numbers):
+                self._raw[k, : some.stop - first] = found[some]
+            for k, (cells, _) in enumerate(codes):
+                self._codes[k, : some.stop - first] = cells[some]
+            part = slice(self.records + first, self.records + some.stop)
+            write_rows(
+                self._raw,
+                layout.numbers,
+                layout.number_blocks,
+                self._codes,
+                offsets,
+                layout.code_blocks,
+                values,
+                places,
+                layout.starts,
+                self._values[part],
+                self._places if self._dense else self._places[part],
+                met,
+            )
+        for (name, column), what in zip(columns, met.tolist(), strict=True):
+            if what:
+                raise ValueError(f"column {name!r} has {_refusal(column, what)}.")
+        self.records += batch.num_rows
 
     def finished(self) -> Array | sparse.csr_matrix:
         rows, expansion = self._encoded(), self._whole.expansion
@@ -129,27 +172,15 @@ class RowBuffer:
     def _encoded(self) -> Array | sparse.csr_matrix:
         """Without curves."""
         self._resize(self.records)
-        if self._places is None:
+        if self._dense:
             return self._values
         ends = np.arange(0, self._values.size + 1, self._values.shape[1])
         shape = (self.records, self._schema.width)
         return sparse.csr_matrix((self._values.ravel(), self._places.ravel(), ends), shape=shape)
 
-    def _write(self, piece: pa.RecordBatch) -> None:
-        part = slice(self.records, self.records + piece.num_rows)
-        out, places = self._values[part], None if self._places is None else self._places[part]
-        # where the rows begin in the flat matrix
-        firsts = np.arange(0, out.size, out.shape[1])
-        for block, ((name, column), start) in enumerate(zip(self._schema.columns.items(), self._starts, strict=False)):
-            values, place = _encode(name, column, piece.column(block))
-            if places is not None:
-                out[:, block] = values
-                places[:, block] = start + place
-            elif isinstance(place, int):
-                out[:, start + place] = values
-            else:
-                out.reshape(-1)[firsts + (start + place)] = values
-        self.records = part.stop
+    @property
+    def _dense(self) -> bool:
+        return not stays_sparse(self._schema)
 
     def _reserve(self, records: int) -> None:
         if records > len(self._values):
@@ -159,95 +190,142 @@ class RowBuffer:
         if records != len(self._values):
             # in place: nothing else refers to them yet
             self._values.resize((records, self._values.shape[1]), refcheck=False)
-            if self._places is not None:
+            if not self._dense:
                 self._places.resize((records, self._places.shape[1]), refcheck=False)
 
 
-def _encode(name: str, column: Column, cells: pa.Array) -> tuple[Array | float, Places | int]:
-    """The value of every record's one entry in the block, and its place there."""
-    match column:
-        case Number():
-            return _number(name, column, _numbers(name, cells), "no number")
-        case Date():
-            return _number(name, column.days, _dates(name, column, cells), "no date")
-        case Boolean():
-            signs = _signs(name, cells)
-            if column.missing is None:
-                _refuse(signs == 0, name, "neither true nor false", f"mend the records, or {_ACCEPT}")
-            if isinstance(column.missing, bool):
-                return np.where(signs == 0, 2.0 * column.missing - 1, signs), 0
-            return _marked(column.missing == INDICATOR, signs == 0, signs)
-        case Ordinal():
-            codes = _listed(name, column, cells)
-            _refuse(codes == -1, name, "a missing or unlisted value", f"list it in `values`, or {_ACCEPT}")
-            return _marked(column.missing == INDICATOR, codes == -2, 2 * codes / (len(column.values) - 1) - 1)
-        case Category():
-            codes, count = _listed(name, column, cells), np.int32(len(column.values))
-            if column.other:
-                codes[codes == -1] = count
-            _refuse(
-                codes == -1, name, "a missing or unlisted value", "list it in `values`, or set other = true for all"
-            )
-            codes[codes == -2] = count + column.other
-            return 1.0, codes
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """A schema as the kernel knows it, see `write_rows`."""
+
+    numbers: Array
+    number_blocks: NDArray[np.intp]
+    offsets: NDArray[np.intp]
+    code_blocks: NDArray[np.intp]
+    entry_values: Array
+    entry_places: NDArray[np.intp]
+    starts: NDArray[np.intp]
+
+    @staticmethod
+    def of(schema: Schema) -> _Layout:
+        columns = list(schema.columns.values())
+        numbers = {
+            k: c.days if isinstance(c, Date) else c for k, c in enumerate(columns) if isinstance(c, Number | Date)
+        }
+        entries = {k: _entries(c) for k, c in enumerate(columns) if not isinstance(c, Number | Date)}
+        sizes = [len(found) for found in entries.values()]
+        table = np.array([entry for found in entries.values() for entry in found]).reshape(-1, 2)
+        return _Layout(
+            np.array([_number_row(column) for column in numbers.values()]).reshape(-1, 6),
+            np.array(list(numbers), dtype=np.intp),
+            np.cumsum([0, *sizes])[:-1].astype(np.intp),
+            np.array(list(entries), dtype=np.intp),
+            np.ascontiguousarray(table[:, 0]),
+            table[:, 1].astype(np.intp),
+            np.cumsum([0, *map(block_width, columns)])[:-1].astype(np.intp),
+        )
 
 
-def _number(name: str, column: Number, raw: Array, what: str) -> tuple[Array, Places | int]:
-    missing, stand_in = np.isnan(raw), column.missing
-    if not missing.any():
-        return _scaled(raw, column), 0
-    if stand_in is None:
-        _refuse(missing, name, what, f"mend the records, or {_ACCEPT}")
-    if isinstance(stand_in, int | float):
-        return _scaled(np.where(missing, stand_in, raw), column), 0
-    return _marked(stand_in == INDICATOR, missing, _scaled(raw, column))
+_Entry = tuple[float, int]
+"""A value, and its place in the block; a negative place is a refusal."""
 
 
-def _marked(indicator: bool, missing: NDArray[np.bool_], values: Array) -> tuple[Array, Places | int]:
-    """A missing one is a one in the second place, or where nothing is to mark it, a zero in the first."""
-    if not indicator:
-        return np.where(missing, 0.0, values), 0
-    return np.where(missing, 1.0, values), missing.astype(np.int32)
+def _number_row(column: Number) -> tuple[float, ...]:
+    return column.low, column.high, column.origin, column.unit, *_stand_in(column.missing, column)
 
 
-def _scaled(raw: Array, column: Number) -> Array:
-    scaled = np.clip(raw, column.low, column.high)
-    scaled -= column.centre
-    scaled /= column.half
-    # once more: rounding may leave the quotient a hair above one
-    return np.clip(scaled, -1.0, 1.0, out=scaled)
+def _stand_in(missing: Any, column: Number) -> _Entry:
+    match missing:
+        case None:
+            return 0.0, -MISSING
+        case "indicator":
+            return 1.0, 1
+        case "middle":
+            return _scaled(column.centre, column), 0
+    return _scaled(float(missing), column), 0
 
 
-def _signs(name: str, cells: pa.Array) -> Array:
-    """1, -1, or 0 where nothing is given."""
-    if pa.types.is_boolean(cells.type) and not cells.null_count:
-        return 2.0 * np.asarray(cells.to_numpy(zero_copy_only=False)) - 1
-    codes = _codes(name, cells, (*_TRUE, *_FALSE, *NOT_THERE), fold=True)
-    _refuse(codes < 0, name, "neither true nor false", "mend the records, or make it a category")
-    return np.select([codes < len(_TRUE), codes < len(_TRUE) + len(_FALSE)], [1.0, -1.0], 0.0)
+def _entries(column: Boolean | Ordinal | Category) -> list[_Entry]:
+    """Of every listed value, then of what is not listed, then of what is missing."""
+    if isinstance(column, Category):
+        values = column.values or ()
+        listed = [(float(value != column.typical), place) for place, value in enumerate(values)]
+        other = (1.0, column.slots) if column.other else (0.0, -UNLISTED)
+        if column.missing == INDICATOR:
+            return [*listed, other, (1.0, column.slots + column.other)]
+        return [*listed, other, other if column.missing is None else listed[values.index(column.missing)]]
+    places: list[float] = [1.0, -1.0] if isinstance(column, Boolean) else [float(k) for k in range(len(column.values))]
+    missing: Any = column.missing
+    if isinstance(missing, bool):
+        missing = 2.0 * missing - 1
+    elif isinstance(column, Ordinal) and missing in column.values:
+        missing = column.values.index(missing)
+    listed = [(_scaled(place, column.places), 0) for place in places]
+    return [*listed, (0.0, -UNLISTED), _stand_in(missing, column.places)]
 
 
-def _listed(name: str, column: Category | Ordinal, cells: pa.Array) -> Places:
-    """The place of each cell among the values; -1 for what has none, -2 for what is missing and may be."""
+def _refusal(column: Column, what: int) -> str:
+    if what & INFINITE:
+        return "an infinite number in at least one record: mend the records"
+    kinds = {
+        Number: ("no number", "mend the records"),
+        Date: ("no date", "mend the records"),
+        Boolean: ("neither true nor false", "mend the records"),
+        Ordinal: ("a missing or unlisted value", "list it in `values`"),
+        Category: ("a missing or unlisted value", "list it in `values`, or set other = true for all"),
+    }
+    found, remedy = kinds[type(column)]
+    if isinstance(column, Boolean) and what & UNLISTED:
+        remedy = f"{remedy}, or make it a category"
+    elif not isinstance(column, Category):
+        remedy = f"{remedy}, or {_ACCEPT}"
+    return f"{found} in at least one record: {remedy}"
+
+
+def _numbers_of(named: tuple[str, Column], cells: pa.Array) -> Array:
+    name, column = named
+    return _dates(name, column, cells) if isinstance(column, Date) else _numbers(name, cells)
+
+
+_Coded = tuple[NDArray[Any], Places]
+"""Of every cell a place in a list, and the code of everything that is listed."""
+
+
+def _codes_of(named: tuple[str, Column], cells: pa.Array) -> _Coded:
+    """The code of a cell is its place among the values, the next for what is not listed, the one after for missing."""
+    name, column = named
+    if isinstance(column, Boolean):
+        if pa.types.is_boolean(cells.type) and not cells.null_count:
+            return np.asarray(cells.to_numpy(zero_copy_only=False)), np.array([1, 0], dtype=np.int32)
+        return _codes(name, cells, (*_TRUE, *_FALSE, *NOT_THERE), _SIGNS, fold=True)
+    assert isinstance(column, Ordinal | Category)
+    values = column.values or ()
     # the empty text may be a listed value: then the first place counts
-    codes = _codes(name, cells, (*column.values, ""))
-    if column.missing is None:
-        instead = -1
-    else:
-        instead = column.values.index(column.missing) if column.missing in column.values else -2
-    codes[codes == len(column.values)] = instead
-    return codes
+    return _codes(name, cells, (*values, ""), (*range(len(values)), len(values) + 1, len(values)))
+
+
+def _coded(found: _Coded) -> Places:
+    places, table = found
+    return table[places.astype(np.intp)]
+
+
+def _scaled(raw: Any, column: Number) -> Any:
+    scaled = (np.clip(raw, column.low, column.high) - column.origin) / column.unit
+    # once more: rounding may leave the quotient a hair above one
+    return np.clip(scaled, -1.0, 1.0)
 
 
 def _numbers(name: str, cells: pa.Array) -> Array:
-    """Double precision, with nan where nothing is given."""
+    """Numbers of any kind, with nan where nothing is given."""
     kind = cells.type
     if pa.types.is_null(kind):
         return np.full(len(cells), np.nan)
+    if (pa.types.is_integer(kind) or pa.types.is_floating(kind)) and not cells.null_count:
+        return np.asarray(cells.to_numpy(zero_copy_only=False))
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         if not _textual(kind):
             raise ValueError(f"column {name!r} holds {shown_kind(kind)} values: the schema asks for numbers.")
-        cells = _given(_text(name, cells))
+        cells = _given(texts_of(name, cells))
     try:
         numbers = cells if pa.types.is_float64(cells.type) else pc.cast(cells, pa.float64(), safe=False)
     except pa.ArrowInvalid:
@@ -256,9 +334,7 @@ def _numbers(name: str, cells: pa.Array) -> Array:
         strange = ~_flags(pc.match_substring_regex(cells, _NUMERAL), where_null=True)
         _refuse(strange, name, "text that is not a number", "mend the records, or make it a category")
         raise ValueError(f"column {name!r} holds numbers out of reach of double precision.")
-    found = np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=float)
-    _refuse(np.isinf(found), name, "an infinite number", "mend the records")
-    return found
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), dtype=float)
 
 
 def _dates(name: str, column: Date, cells: pa.Array) -> Array:
@@ -270,7 +346,7 @@ def _dates(name: str, column: Date, cells: pa.Array) -> Array:
         if not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
             if not _textual(kind):
                 raise ValueError(f"column {name!r} holds {shown_kind(kind)} values: the schema asks for dates.")
-            cells = _given(_text(name, cells))
+            cells = _given(texts_of(name, cells))
             if column.format is not None:
                 cells = pc.strptime(cells, format=column.format, unit="us", error_is_null=False)
         zone = cells.type.tz if pa.types.is_timestamp(cells.type) else None
@@ -289,7 +365,7 @@ def _given(text: pa.Array) -> pa.Array:
     return pc.if_else(pc.is_in(text, pa.array(NOT_THERE)), None, text)
 
 
-def _text(name: str, cells: pa.Array) -> pa.Array:
+def texts_of(name: str, cells: pa.Array) -> pa.Array:
     """Cells as texts without the spaces around them; the empty text where nothing is given."""
     return pc.utf8_trim_whitespace(pc.fill_null(_spelled(name, cells), ""))
 
@@ -311,25 +387,30 @@ def _textual(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
 
 
-def _codes(name: str, cells: pa.Array, values: Sequence[str], fold: bool = False) -> Places:
-    """The place of each cell's text among `values`, -1 for none; with `fold` in small letters."""
+def _codes(name: str, cells: pa.Array, values: Sequence[str], codes: Sequence[int], fold: bool = False) -> _Coded:
+    """By the place of a cell's text among `values`, to which `codes` belong, the last to none; `fold` ignores case."""
+    table = np.array(codes, dtype=np.int32)
     if pa.types.is_dictionary(cells.type):
         # one search for every text that occurs, instead of one for every cell
-        known = _codes(name, pa.concat_arrays([cells.dictionary, pa.nulls(1, cells.dictionary.type)]), values, fold)
-        return known[_integers(cells.indices, len(known) - 1)]
-    text = _spelled(name, cells)
-    found = _integers(pc.index_in(text, pa.array(values, pa.string())), -1)
-    missed = found < 0
+        texts = cells.dictionary
+        if cells.null_count:
+            texts = pa.concat_arrays([texts, pa.nulls(1, texts.type)])
+        places, _ = _codes(name, texts, values, codes, fold)
+        return _integers(cells.indices, len(texts) - 1), table[places]
+    text, known = _spelled(name, cells), pa.array(values, pa.string())
+    found = _integers(pc.index_in(text, known), len(values))
+    missed = found == len(values)
     if missed.any():
         # most cells are spelled as the schema does: only the others are tidied up
-        rest = _text(name, text.filter(pa.array(missed)))
-        found[missed] = _integers(pc.index_in(pc.utf8_lower(rest) if fold else rest, pa.array(values, pa.string())), -1)
-    return found
+        rest = texts_of(name, text.filter(pa.array(missed)))
+        found = found.copy()
+        found[missed] = _integers(pc.index_in(pc.utf8_lower(rest) if fold else rest, known), len(values))
+    return found, table
 
 
-def _integers(cells: pa.Array, where_null: int) -> Places:
+def _integers(cells: pa.Array, where_null: int) -> NDArray[Any]:
     cells = pc.fill_null(cells, where_null) if cells.null_count else cells
-    return np.array(cells.to_numpy(zero_copy_only=False), dtype=np.int32)
+    return np.asarray(cells.to_numpy(zero_copy_only=False))
 
 
 def _flags(marks: pa.Array, where_null: bool) -> NDArray[np.bool_]:

@@ -27,7 +27,7 @@ NOT_THERE = ("", "na", "n/a", "nan", "null", "none")
 
 _LARGEST = 1 << 30
 """Bytes of an Arrow record batch, which is read as a whole."""
-_WHOLE = 1 << 26
+_WHOLE = 1 << 24
 """Bytes up to which a row group of Parquet is read as a whole too."""
 _COMMA = r"^(\s*[+-]?\d+),(\d*([eE][+-]?\d+)?\s*)$"
 """A number with a decimal comma."""

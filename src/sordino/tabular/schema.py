@@ -1,6 +1,7 @@
 r"""The public description of a table: what every column may hold, written down before a record is read.
 
     number      v  ->  (clip(v, low, high) - centre) / half,  in [-1, 1]        centre, half = (high +- low) / 2
+                       or with a public typical value t  (.. - t) / max(high - t, t - low)
     date        v  ->  the same, of the days since 1970: its origin is the centre, its unit half the range
     ordinal     v  ->  -1 for the first of the public list, 1 for the last, evenly spaced between
     category    v  ->  a one at v's place in the public list, zeros elsewhere
@@ -18,12 +19,12 @@ import hashlib
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sordino import wire
-from sordino.tabular.columns import ClassTarget, Column, Target, block_width, features
+from sordino.tabular.columns import Category, ClassTarget, Column, Target, block_width, features
 from sordino.tabular.curves import Curves
 
 if TYPE_CHECKING:
@@ -61,6 +62,12 @@ class Schema:
                 raise ValueError(f"{wire.shown(name)} has a source and is no column: remove it from `sources`.")
         if self.curves is not None:
             self.curves.require_columns(self.columns)
+            for name, column in self.columns.items():
+                if column.typical is not None or (isinstance(column, Category) and column.discover is not None):
+                    raise ValueError(
+                        f"{wire.shown(name)} has `typical` or `discover`, and the schema has curves, which know "
+                        "neither: remove it, or the curves."
+                    )
 
     @property
     def task(self) -> str:
@@ -95,6 +102,21 @@ class Schema:
         from sordino.tabular.expansion import Expansion
 
         return None if self.curves is None else Expansion(self.columns, self.curves)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Columns whose values are still to be discovered."""
+        return tuple(
+            name for name, column in self.columns.items() if isinstance(column, Category) and column.values is None
+        )
+
+    def with_values(self, found: Mapping[str, tuple[str, ...]]) -> Schema:
+        """The same with the values that were found, none in a column that is not named."""
+        known: dict[str, Column] = dict(self.columns)
+        for name, column in self.columns.items():
+            if isinstance(column, Category) and column.values is None:
+                known[name] = replace(column, values=found.get(name, ()))
+        return replace(self, columns=known)
 
     @property
     def digest(self) -> str:

@@ -12,6 +12,8 @@ education = { values = ["School", "University"], other = true }
 satisfied = { values = ["no", "partly", "yes"], ordered = true }
 since = { low = 2015-01-01, high = 2024-12-31 }
 member = { boolean = true }
+village = { discover = 20 }                # values that nobody could list: found while a model is fitted, for a price
+weight = { low = 0, high = 300, typical = 75 }     # what most are near is encoded as 0
 
 [sources]                                  # where they are from, for reports
 age = "the age limits of the register"
@@ -52,6 +54,8 @@ _ADVICE = """\
 #   a category with its public values     { values = ["a", "b"] }              other = true takes all other values
 #   the same, in their order              { values = ["a", "b"], ordered = true }
 #   true or false                         { boolean = true }
+#   a category nobody can list            { discover = 20 }      up to 20 values are found with noise, at a price
+# A public typical = .. (a number, date or value that most are near) is encoded as 0, which helps for nothing.
 # Missing values are refused, unless a column has missing = "indicator" (a column of its own), "middle", or a value
 # that stands in. Free text has no place in these models: name its column in `ignore`.
 """
@@ -168,32 +172,39 @@ def _column(name: str, entry: Any) -> Column:
         raise ValueError(
             f"{where} is free text, which has no bounded form here: name it in `ignore`, or list its `values`."
         )
-    _known(where, entry, ("low", "high", "format", "values", "other", "ordered", "boolean", "missing"))
+    _known(
+        where,
+        entry,
+        ("low", "high", "format", "values", "other", "ordered", "discover", "boolean", "missing", "typical"),
+    )
     kinds = [
         keys
-        for keys in (("low", "high", "format"), ("values", "other", "ordered"), ("boolean",))
+        for keys in (("low", "high", "format"), ("values", "other", "ordered", "discover"), ("boolean",))
         if any(key in entry for key in keys)
     ]
     if len(kinds) != 1:
         raise ValueError(
-            f"{where} must be one of: a number or date (`low` and `high`), a category (`values`), or `boolean = true`."
+            f"{where} must be one of: a number or date (`low` and `high`), a category (`values`, or "
+            "`discover`), or `boolean = true`."
         )
-    missing = entry.get("missing")
+    missing, typical = entry.get("missing"), entry.get("typical")
     try:
         match kinds[0]:
             case ("low", *_):
                 if isinstance(entry.get("low"), date) or isinstance(entry.get("high"), date):
-                    return Date(entry.get("low"), entry.get("high"), missing, _text(entry, "format"))  # type: ignore[arg-type]
-                _known("a number", entry, ("low", "high", "missing"))
-                return Number(_number(entry, "low"), _number(entry, "high"), missing)
+                    return Date(entry.get("low"), entry.get("high"), missing, _text(entry, "format"), typical)  # type: ignore[arg-type]
+                _known("a number", entry, ("low", "high", "missing", "typical"))
+                return Number(_number(entry, "low"), _number(entry, "high"), missing, typical)
             case ("values", *_):
                 if _true_or_false(entry, "ordered"):
-                    _known("an ordered category", entry, ("values", "ordered", "missing"))
-                    return Ordinal(_values(entry), _text(entry, "missing"))
-                return Category(_values(entry), _true_or_false(entry, "other"), _text(entry, "missing"))
+                    _known("an ordered category", entry, ("values", "ordered", "missing", "typical"))
+                    return Ordinal(_values(entry), _text(entry, "missing"), _text(entry, "typical"))
+                values = None if "discover" in entry and "values" not in entry else _values(entry)
+                others = _true_or_false(entry, "other")
+                return Category(values, others, _text(entry, "missing"), _text(entry, "typical"), entry.get("discover"))
         if not _true_or_false(entry, "boolean"):
             raise ValueError("boolean is false: write boolean = true, or describe a number or a category.")
-        return Boolean(missing)
+        return Boolean(missing, typical)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
@@ -258,13 +269,15 @@ def _entry(column: Column) -> str:
             parts = [f"low = {float(low)!r}", f"high = {float(high)!r}"]
         case Date(low, high, _, form):
             parts = [f"low = {low}", f"high = {high}", *([] if form is None else [f"format = {quoted_text(form)}"])]
-        case Category(values, other):
-            parts = [f"values = {_list(values)}", *(["other = true"] if other else [])]
+        case Category(values, other, discover=discover):
+            parts = [] if discover is None else [f"discover = {discover}"]
+            parts += [] if values is None else [f"values = {_list(values)}", *(["other = true"] if other else [])]
         case Ordinal(values):
             parts = [f"values = {_list(values)}", "ordered = true"]
         case Boolean():
             parts = ["boolean = true"]
-    return ", ".join([*parts, *([] if column.missing is None else [f"missing = {_label(column.missing)}"])])
+    said = {"missing": column.missing, "typical": column.typical}
+    return ", ".join([*parts, *(f"{key} = {_label(value)}" for key, value in said.items() if value is not None)])
 
 
 def _label(value: Any) -> str:

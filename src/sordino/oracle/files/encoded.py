@@ -21,12 +21,15 @@ from sordino.tabular.read import open_table, read_small
 from sordino.tabular.schema import Schema
 from sordino.tabular.stamp import identity
 
+_FORMS = 2
+
 
 @dataclass(frozen=True, eq=False)
 class EncodedTable:
     """A CSV, Parquet or Arrow file, or a folder of them, as rows of its schema: no row depends on another.
 
-    Rows that take up to `memory` bytes may be held in memory; more are read as they are needed, for every pass.
+    Rows that take up to `memory` bytes, in the two forms in which they may be held at a time (as they were read, and
+    prepared or by columns), are held in memory; more are read as they are needed, for every pass.
     """
 
     path: str | os.PathLike[str]
@@ -68,7 +71,7 @@ class EncodedTable:
 
     def held(self) -> tuple[Any, Array] | None:
         """Rows and coded targets in memory, or None if that is not enough for them."""
-        found = read_small(self.files, self.schema, self.memory)
+        found = read_small(self.files, self.schema, self.memory / _FORMS)
         return None if found is None else (found[0], self.coding.encoded(found[1]))
 
     def coded(self, coding: Coding) -> Self:

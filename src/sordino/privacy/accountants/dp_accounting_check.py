@@ -39,13 +39,15 @@ class DPAccountingCheck:
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
         leaves = self._content(event, relation)
         composed = _compose(leaves, relation)
-        return smallest_epsilon(lambda d: float(composed.get_epsilon_for_delta(d)), delta, leaves.total_variation)
+        beside = leaves.total_variation, leaves.leak
+        return smallest_epsilon(lambda d: float(composed.get_epsilon_for_delta(d)), delta, *beside)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
         leaves = self._content(event, relation)
         composed = _compose(leaves, relation)
-        return total_delta(lambda e: float(composed.get_delta_for_epsilon(e)), epsilon, leaves.total_variation)
+        beside = leaves.total_variation, leaves.leak
+        return total_delta(lambda e: float(composed.get_delta_for_epsilon(e)), epsilon, *beside)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """Not offered for the discretisation in use."""

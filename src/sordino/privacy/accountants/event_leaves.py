@@ -12,10 +12,13 @@ from sordino.privacy.events import (
     FixedSizeSampled,
     Gaussian,
     GaussianDP,
+    Leak,
     PoissonSampled,
     PureDP,
     flatten,
 )
+
+_UP = 1 + 1e-15  # outweighs the rounding of a few operations
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class EventLeaves:
     sampled: tuple[tuple[PoissonSampled | FixedSizeSampled, int], ...]
     total_variation: float
     """Total variation distance from what was accounted to what was run."""
+    leak: float = 0.0
+    """The probability that any of the leaks happened."""
     special: tuple[tuple[Event, int], ...] = ()
     """Events that only an accountant of their own knows."""
 
@@ -56,12 +61,15 @@ def leaves_of(event: Event, relation: Relation) -> EventLeaves:
     pure: list[tuple[PureDP, int]] = []
     sampled: list[tuple[PoissonSampled | FixedSizeSampled, int]] = []
     special: list[tuple[Event, int]] = []
+    kept: list[float] = []
     for leaf, count in leaves.items():
         match leaf:
             case Gaussian(multiplier):
                 squares.append(count / multiplier**2)
             case GaussianDP(mu):
                 squares.append(count * mu**2)
+            case Leak(probability):
+                kept.append(count * math.log1p(-probability))
             case PureDP():
                 pure.append((leaf, count))
             case PoissonSampled(Gaussian(multiplier), rate) if rate == 1:
@@ -72,7 +80,8 @@ def leaves_of(event: Event, relation: Relation) -> EventLeaves:
                 sampled.append((leaf, count))
             case _:
                 special.append((leaf, count))
-    return EventLeaves(math.sqrt(math.fsum(squares)), tuple(pure), tuple(sampled), distance, tuple(special))
+    mu, leak = math.sqrt(math.fsum(squares)), -math.expm1(math.fsum(kept)) * _UP
+    return EventLeaves(mu, tuple(pure), tuple(sampled), distance, leak, tuple(special))
 
 
 def samplable(event: Event, relation: Relation) -> bool:
@@ -104,22 +113,32 @@ def check_epsilon(epsilon: float) -> None:
         raise ValueError(f"epsilon is {epsilon}: it must not be negative.")
 
 
-def total_delta(inner: Callable[[float], float], epsilon: float, distance: float) -> float:
-    """delta(epsilon) + (1 + e^epsilon) distance: the profile of a law within `distance` of the accounted one."""
+def total_delta(inner: Callable[[float], float], epsilon: float, distance: float, leak: float = 0.0) -> float:
+    """leak + (1 - leak) delta(epsilon) + (1 + e^epsilon) distance.
+
+    That is the profile of a law within `distance` of the accounted one beside leaks, which either tell all or nothing.
+    """
+    found = inner(epsilon)
+    found = found if leak == 0 else leak + (1 - leak) * found
     if distance == 0:
-        return inner(epsilon)
+        return found
     if epsilon > 700:
         return 1.0
-    return min(1.0, inner(epsilon) + (1 + math.exp(epsilon)) * distance)
+    return min(1.0, found + (1 + math.exp(epsilon)) * distance)
 
 
-def smallest_epsilon(inner: Callable[[float], float], delta: float, distance: float) -> float:
-    """The smallest epsilon with delta_inner(epsilon) + (1 + e^epsilon) distance <= delta, or infinity.
+def smallest_epsilon(inner: Callable[[float], float], delta: float, distance: float, leak: float = 0.0) -> float:
+    """The smallest epsilon with leak + (1 - leak) delta_inner(epsilon) + (1 + e^epsilon) distance <= delta.
 
-    `inner(delta)` gives the smallest epsilon without the distance.  The iteration epsilon <- inner(delta - (1 +
-    e^epsilon) distance) starts below the answer and climbs towards it, so a negative remainder proves there is none.
+    It is infinite where there is none. `inner(delta)` gives the smallest epsilon without the distance. The iteration
+    epsilon <- inner(delta - (1 + e^epsilon) distance) starts below the answer and climbs towards it, so a negative
+    remainder proves there is none.
     """
     check_delta(delta)
+    if leak > 0:
+        distance, delta = distance / (1 - leak), (delta - leak) / (1 - leak) / _UP
+        if delta < 0:
+            return math.inf
     if distance == 0:
         return inner(delta)
     epsilon = 0.0

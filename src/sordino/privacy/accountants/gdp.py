@@ -106,7 +106,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 @dataclass(frozen=True)
 class GaussianAccountant:
-    """Closed form for any composition of Gaussian releases and Gaussian-DP events, under either relation."""
+    """Closed form for any composition of Gaussian releases, Gaussian-DP events and leaks, under either relation."""
 
     name: str = "gdp"
 
@@ -115,12 +115,12 @@ class GaussianAccountant:
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
         leaves = self._content(event, relation)
-        return smallest_epsilon(lambda d: gdp_epsilon(leaves.mu, d), delta, leaves.total_variation)
+        return smallest_epsilon(lambda d: gdp_epsilon(leaves.mu, d), delta, leaves.total_variation, leaves.leak)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
         leaves = self._content(event, relation)
-        return total_delta(lambda e: gdp_delta(e, leaves.mu), epsilon, leaves.total_variation)
+        return total_delta(lambda e: gdp_delta(e, leaves.mu), epsilon, leaves.total_variation, leaves.leak)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """Rounding only."""

@@ -108,7 +108,7 @@ def largest_shift(epsilon: float, delta: float, kappa: float) -> float:
 
 @dataclass(frozen=True)
 class ObjectiveAccountant:
-    """One objective perturbation, with Gaussian releases beside it or without."""
+    """One objective perturbation, with Gaussian releases and leaks beside it or without."""
 
     name: str = "objective"
 
@@ -120,20 +120,20 @@ class ObjectiveAccountant:
 
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
         check_delta(delta)
-        profile, distance = self._profile(event, relation)
-        return smallest_epsilon(lambda d: _epsilon(profile, d), delta, distance)
+        profile, *beside = self._profile(event, relation)
+        return smallest_epsilon(lambda d: _epsilon(profile, d), delta, *beside)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
-        profile, distance = self._profile(event, relation)
-        return total_delta(profile, epsilon, distance)
+        profile, *beside = self._profile(event, relation)
+        return total_delta(profile, epsilon, *beside)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """The profile is a bound, not the exact one, and how far above it lies is not known."""
         return None
 
-    def _profile(self, event: Event, relation: Relation) -> tuple[Callable[[float], float], float]:
-        """delta as a function of epsilon, and the total variation distance from what was run."""
+    def _profile(self, event: Event, relation: Relation) -> tuple[Callable[[float], float], float, float]:
+        """delta as a function of epsilon, the total variation distance from what was run, and the leak beside it."""
         if not self.supports(event, relation):
             raise ValueError(
                 "this event is not one objective perturbation, alone or beside Gaussian releases: with anything else, "
@@ -149,7 +149,7 @@ class ObjectiveAccountant:
             # quadrature and rounding are below 1e-9 relative
             return min(1.0, objective_delta(epsilon, kappa, multiplier, relation, m_out) * (1 + 1e-8))
 
-        return profile, leaves.total_variation
+        return profile, leaves.total_variation, leaves.leak
 
 
 def _epsilon(profile: Callable[[float], float], delta: float) -> float:

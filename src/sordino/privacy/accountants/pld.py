@@ -54,7 +54,7 @@ class LossAccountant:
                 worst = max(worst, epsilon_above(levels, delta, self.grain, worst))
             return min(limit, worst)
 
-        return smallest_epsilon(inner, delta, leaves.total_variation)
+        return smallest_epsilon(inner, delta, leaves.total_variation, leaves.leak)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
@@ -64,7 +64,7 @@ class LossAccountant:
         def inner(epsilon: float) -> float:
             return 0.0 if epsilon >= limit else max(delta_above(levels, epsilon, self.grain) for levels in ways)
 
-        return total_delta(inner, epsilon, leaves.total_variation)
+        return total_delta(inner, epsilon, leaves.total_variation, leaves.leak)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """How far `epsilon` may lie above the exact composition of the dominating pairs."""
@@ -72,9 +72,10 @@ class LossAccountant:
         if epsilon == leaves.largest_loss:
             return 0.0
         below = 0.0
-        # The exact epsilon leaves the pairs at most delta - (1 + e^below) distance, whatever lower bound is put there.
+        # The exact epsilon leaves the pairs at most delta - leak - (1 + e^below) distance, of all that does not leak,
+        # whatever lower bound is put there.
         for _ in range(2 if leaves.total_variation else 1):
-            left = delta - (1 + math.exp(below)) * leaves.total_variation
+            left = (delta - leaves.leak - (1 + math.exp(below)) * leaves.total_variation) / (1 - leaves.leak)
             if left <= 0:
                 return None
             below = max(epsilon_below(levels, left, self.grain) for levels in _ways(leaves, relation))

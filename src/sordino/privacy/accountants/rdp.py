@@ -53,13 +53,15 @@ class RenyiAccountant:
     def epsilon(self, event: Event, delta: float, relation: Relation) -> float:
         leaves = read_samplable(event, relation)
         rho, limit = divergences(event, relation), leaves.largest_loss
-        return smallest_epsilon(lambda d: min(limit, least_epsilon(rho, d)), delta, leaves.total_variation)
+        beside = leaves.total_variation, leaves.leak
+        return smallest_epsilon(lambda d: min(limit, least_epsilon(rho, d)), delta, *beside)
 
     def delta(self, event: Event, epsilon: float, relation: Relation) -> float:
         check_epsilon(epsilon)
         leaves = read_samplable(event, relation)
         rho, limit = divergences(event, relation), leaves.largest_loss
-        return total_delta(lambda e: 0.0 if e >= limit else least_delta(rho, e), epsilon, leaves.total_variation)
+        beside = leaves.total_variation, leaves.leak
+        return total_delta(lambda e: 0.0 if e >= limit else least_delta(rho, e), epsilon, *beside)
 
     def error(self, event: Event, delta: float, relation: Relation, epsilon: float) -> float | None:
         """Not known: the conversion from moments to (epsilon, delta) is not tight."""
@@ -67,7 +69,7 @@ class RenyiAccountant:
 
 
 def divergences(event: Event, relation: Relation) -> Array:
-    """rho at every order of `ORDERS`."""
+    """rho at every order of `ORDERS`, leaks apart: they have none."""
     leaves = read_samplable(event, relation)
     rho: Array = ORDERS * leaves.mu**2 / 2
     for pure, count in leaves.pure:

@@ -46,6 +46,7 @@ class RepeatedAccountant:
         selections, rest = _parted(event)
         return (
             bool(selections)
+            and not _leaks(selections, rest, relation)
             and _RENYI.supports(rest, relation)
             and all(_RENYI.supports(run, relation) for selected, _ in selections for run in selected.events)
         )
@@ -101,10 +102,17 @@ def _run_deltas(run: Event, relation: Relation) -> Array:
 def total_divergences(event: Event, relation: Relation) -> tuple[Array, float]:
     """rho at every order of `ORDERS` of an event with or without selections, and its distance."""
     selections, rest = _parted(event)
+    if _leaks(selections, rest, relation):
+        raise ValueError("a leak has no divergence: it is not accounted for together with a selection.")
     rho = divergences(rest, relation)
     for selected, count in selections:
         rho = rho + count * selected_divergences(selected, relation)
     return rho, flatten(event)[1]
+
+
+def _leaks(selections: list[tuple[Selected, int]], rest: Event, relation: Relation) -> bool:
+    runs = [run for selected, _ in selections for run in selected.events]
+    return any(leaves_of(one, relation).leak > 0 for one in (rest, *runs))
 
 
 def _parted(event: Event) -> tuple[list[tuple[Selected, int]], Event]:
