@@ -14,7 +14,7 @@ from sordino import PrivateLogisticRegression
 
 rng = np.random.default_rng(7)
 X = rng.uniform(-1, 1, size=(24_000, 8))
-score = X @ np.array([3.0, -2.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.0]) - 4.3
+score = X @ np.array([3.0, -2.0, 2.0, 1.0, 0.0, 0.0, 0.0, 0.0]) - 5.0
 y = np.where(rng.random(len(X)) < 1 / (1 + np.exp(-score)), "ill", "well")
 train, test = slice(0, 16_000), slice(16_000, None)
 

@@ -22,7 +22,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +80,9 @@ class LoadedModel:
         wanted = 1 if self.classes is None or len(self.classes) == 2 else len(self.classes)
         if self.task not in ("classification", "regression") or (self.task == "regression") != (self.classes is None):
             raise ValueError(f"the task {self.task!r} does not fit the classes.")
-        if self.link not in get_args(Link) or (self.link == "log" and not (self.classes is self.hidden is None)):
+        if self.link not in get_args(Link) or (
+            self.link == "log" and not (self.classes is None and self.hidden is None)
+        ):
             raise ValueError(f"the link {wire.shown(self.link)} is not one of a linear model that predicts a number.")
         if outputs != wanted or (self.classes is not None and len(self.classes) < 2):
             raise ValueError(f"the model has {outputs} outputs, and its classes ask for another number.")
@@ -395,7 +397,7 @@ def _parts(
         schema = estimator.schema_
     names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
     classes = getattr(estimator, "classes_", None)
-    covariance, link = getattr(estimator, "covariance_", None), getattr(estimator, "link", "identity")
+    covariance, link = getattr(estimator, "covariance_", None), cast(Link, getattr(estimator, "link", "identity"))
     return *_layers(estimator), covariance, classes, None if names is None else tuple(map(str, names)), schema, link
 
 

@@ -30,7 +30,14 @@ from sordino.methods import (
 from sordino.methods.output_perturbation import predicted_output_excess
 from sordino.methods.protocol import AnyMethod, PlanT, planned
 from sordino.methods.proximal import anchored, smoothing_cost
-from sordino.methods.schedule import Descent, added_convexity, balanced_batch, expected_radius, predicted_excess
+from sordino.methods.schedule import (
+    MOST_EPSILON,
+    Descent,
+    added_convexity,
+    balanced_batch,
+    expected_radius,
+    predicted_excess,
+)
 from sordino.methods.updates import Momentum
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
@@ -41,10 +48,6 @@ TIE = 0.1
 
 NEWTON_PASSES = 60
 """About how often objective perturbation reads the records: a dozen Newton steps of a few products each."""
-
-
-MOST_EPSILON = 20.0
-"""Predictions take no more than this: beyond it the lattice on which noise lives, not epsilon, limits what one buys."""
 
 
 LARGEST_WORK = 2e10

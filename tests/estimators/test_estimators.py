@@ -42,13 +42,24 @@ ESTIMATORS = (
 SHORT = ProximalSmoothing(NoisyGradientDescent(steps=150))
 
 
+EXPECTED = {
+    "check_all_zero_sample_weights_error": "whether any weight is positive is private",
+    "check_sample_weight_equivalence_on_dense_data": "a record of weight 0 is one of n, which is public",
+    "check_sample_weight_equivalence_on_sparse_data": "a record of weight 0 is one of n, which is public",
+    "check_class_weight_classifiers": "a class of weight 1e-7 says nothing, not even where it lies",
+}
+LINKED = (PrivatePoissonRegressor, PrivateGammaRegressor)
+STRAIGHT = {"check_regressors_train": "the targets are a straight line, and the prediction is an exponential"}
+
+
 # scikit-learn's checks ask for accuracy on a few dozen rows, so they are run where the noise is negligible
 @parametrize_with_checks(
     [
         PrivateLogisticRegression(epsilon=1e5, row_norm=10.0, weight_bound=1.0),
         PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0, weight_bound=1.0),
         PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, clip=2.0, weight_bound=1.0),
-    ]
+    ],
+    expected_failed_checks=lambda estimator: EXPECTED,
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
@@ -57,12 +68,13 @@ def test_scikit_learn_contract(estimator, check):
 @pytest.mark.slow
 @parametrize_with_checks(
     [
-        PrivateLinearSVC(epsilon=1e5, row_norm=10.0, method=SHORT),
-        PrivateQuantileRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT),
-        PrivateLinearSVR(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT),
+        PrivateLinearSVC(epsilon=1e5, row_norm=10.0, method=SHORT, weight_bound=1.0),
+        PrivateQuantileRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT, weight_bound=1.0),
+        PrivateLinearSVR(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT, weight_bound=1.0),
         PrivatePoissonRegressor(epsilon=1e5, row_norm=4.0, target_range=(0, 12.0), clip=12.0, weight_bound=1.0),
         PrivateGammaRegressor(epsilon=1e5, row_norm=4.0, target_range=(0.01, 12.0), clip=12.0, weight_bound=1.0),
-    ]
+    ],
+    expected_failed_checks=lambda estimator: EXPECTED | (STRAIGHT if estimator.__class__ in LINKED else {}),
 )
 def test_scikit_learn_contract_of_the_other_losses(estimator, check):
     check(estimator)

@@ -34,7 +34,7 @@ class _Additive(ReadsTables):
 
     row_norm: float | None = None
     weight_bound: float | None = None
-    class_weight: None = None
+    class_weight: Any = None
     ranges: Ranges | None
     pieces: int | None
     interactions: Sequence[tuple[str, str]]
@@ -160,7 +160,7 @@ class _Additive(ReadsTables):
         return tags
 
 
-class PrivateAdditiveClassifier(_Additive, PrivateLogisticRegression):
+class PrivateAdditiveClassifier(_Additive, PrivateLogisticRegression):  # type: ignore[misc]  # weighs no records
     """A generalised additive model of classes whose curves are (epsilon, delta)-differentially private.
 
     The score is a sum of one function per column: of a number a curve of straight pieces between knots that divide its
@@ -219,7 +219,7 @@ class PrivateAdditiveClassifier(_Additive, PrivateLogisticRegression):
         return ClassTarget(name, tuple(self.classes))
 
 
-class PrivateAdditiveRegressor(_Additive, PrivateLinearRegression):
+class PrivateAdditiveRegressor(_Additive, PrivateLinearRegression):  # type: ignore[misc]  # weighs no records
     """An additive model of a number, by least squares, whose curves are (epsilon, delta)-differentially private.
 
     `target_range` is a range (low, high) of y that does not come from the data: required with ranges, a schema brings

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -31,7 +31,7 @@ from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.losses import Squared
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
-from sordino.methods.schedule import OUTPUT_SHARE, TOLERANCE, added_convexity, expected_radius
+from sordino.methods.schedule import MOST_EPSILON, OUTPUT_SHARE, TOLERANCE, added_convexity, expected_radius
 from sordino.methods.settings import require_conditions, require_delta, require_linear, require_paper_setting
 from sordino.methods.solvers import newton, svrg
 from sordino.oracle.protocol import ExactOracle, Oracle
@@ -81,6 +81,8 @@ class ObjectivePerturbation:
     needs: ClassVar[type[Oracle]] = ExactOracle
 
     def plan(self, problem: AnyProblem, budget: Budget) -> ObjectivePerturbationPlan:
+        if self.calibration == "tight":
+            budget = replace(budget, epsilon=min(budget.epsilon, MOST_EPSILON))
         return self.plan_beside(problem, budget, ())
 
     def plan_beside(self, problem: AnyProblem, budget: Budget, others: StepEvents) -> ObjectivePerturbationPlan:

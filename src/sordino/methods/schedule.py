@@ -57,6 +57,10 @@ CLIPS = (1.0, 0.75, 0.6, 0.5)
 SMALL_CLIPS = (0.35, 0.25, 0.18, 0.125, 0.09)
 """Further ones for records that can all be told apart. Elsewhere the unsure ones that they clip are missed."""
 
+MOST_EPSILON = 20.0
+"""Predictions take no more than this, and objective perturbation buys no more: beyond it the lattice on which noise
+lives, not epsilon, limits what one buys."""
+
 OUTPUT_SHARE = 0.01
 """Of objective perturbation: the shift of the output's noise relative to that of the objective's: 2 % of delta."""
 

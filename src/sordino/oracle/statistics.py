@@ -244,7 +244,7 @@ class ClassCounts:
 
     def of(self, some: BoundedRows) -> Array:
         classes = np.arange(1.0, max(2, self.loss.outputs))
-        return np.count_nonzero(some.targets[:, None] == classes, axis=0).astype(np.float64)
+        return np.asarray(np.count_nonzero(some.targets[:, None] == classes, axis=0), dtype=np.float64)
 
 
 OfTargets = CrossMoments | WeightedMoments | ClassCounts
