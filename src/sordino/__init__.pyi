@@ -8,6 +8,7 @@ from sordino.estimators import (
     PrivateAdditiveRegressor as PrivateAdditiveRegressor,
     PrivateGammaRegressor as PrivateGammaRegressor,
     PrivateHuberRegressor as PrivateHuberRegressor,
+    PrivateImageClassifier as PrivateImageClassifier,
     PrivateLinearRegression as PrivateLinearRegression,
     PrivateLinearSVC as PrivateLinearSVC,
     PrivateLinearSVR as PrivateLinearSVR,

@@ -5,6 +5,7 @@ from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegr
 from sordino.estimators.encoder import SchemaEncoder
 from sordino.estimators.log_link import PrivateGammaRegressor, PrivatePoissonRegressor
 from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
+from sordino.estimators.pictures import PrivateImageClassifier
 from sordino.estimators.regressors import (
     PrivateHuberRegressor,
     PrivateLinearRegression,
@@ -20,6 +21,7 @@ __all__ = [
     "PrivateAdditiveRegressor",
     "PrivateGammaRegressor",
     "PrivateHuberRegressor",
+    "PrivateImageClassifier",
     "PrivateLinearRegression",
     "PrivateLinearSVC",
     "PrivateLinearSVR",

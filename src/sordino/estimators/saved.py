@@ -14,6 +14,7 @@ from sordino.estimators.additive import PrivateAdditiveClassifier, PrivateAdditi
 from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
 from sordino.estimators.log_link import PrivateGammaRegressor, PrivatePoissonRegressor
 from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
+from sordino.estimators.pictures import PrivateImageClassifier, map_of
 from sordino.estimators.regressors import (
     PrivateHuberRegressor,
     PrivateLinearRegression,
@@ -22,6 +23,7 @@ from sordino.estimators.regressors import (
     coding_of,
     target_bounds,
 )
+from sordino.features.pictures import PictureMap
 from sordino.hidden_layers import HiddenLayers
 from sordino.inference import WithIntervals
 from sordino.losses import EpsilonInsensitive, Gamma, Huber, Pinball, Poisson, Squared, Weighted, unweighted
@@ -56,7 +58,10 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     """
     model = read_model(path)
     try:
-        return _network(model, model.hidden) if model.hidden is not None else _linear(model)
+        if model.hidden is not None:
+            return _network(model, model.hidden)
+        pictures = map_of(model.feature_names or ())
+        return _linear(model) if pictures is None else _of_pictures(model, pictures)
     except (TypeError, AttributeError, KeyError, ArithmeticError, LookupError, RecursionError):
         # a stranger's file may hold anything under a digest that fits
         raise ValueError(f"{path}: this model's certificate is not that of an estimator.") from None
@@ -85,6 +90,16 @@ def _linear(model: LoadedModel) -> Any:
         estimator.coef_, estimator.intercept_ = model.coef, model.intercept
     estimator.covariance_ = model.covariance
     return _fitted(estimator, model)
+
+
+def _of_pictures(model: LoadedModel, pictures: PictureMap) -> PrivateImageClassifier:
+    settings = _settings(model, model.certificate)
+    del settings["schema"], settings["row_norm"]
+    estimator = PrivateImageClassifier(**settings, features=pictures)
+    estimator.features_, estimator.coef_, estimator.intercept_ = pictures, model.coef, model.intercept
+    estimator.classes_, estimator.feature_names_in_ = model.classes, np.array(model.feature_names, dtype=object)
+    estimator.certificate_, estimator.chosen_ = model.certificate, None
+    return estimator
 
 
 def _network(model: LoadedModel, hidden: HiddenLayers) -> Any:

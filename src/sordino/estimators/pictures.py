@@ -1,0 +1,213 @@
+r"""A private classifier of pictures: a public map of each picture to a row, and a linear model of the rows.
+
+How it is trained follows from public facts. Rows have norm 1 at most, so that noise of size s on every weight moves a
+score by s at most. T = 300 steps of DP-SGD with momentum m = .9 on Poisson batches, their sizes falling like a cosine,
+end with noise of
+
+    s = (eta/(1 - m)) T sqrt(3/8) Delta e / (mu n)
+
+on a weight, with Delta what one record moves a sum, mu what the budget is in Gaussian differential privacy, and e near
+1 where batches are so large that a step needs noise of 1.2 clips: the smallest power of two that is. eta makes s one,
+beside scores that differ by several where a class is sure.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sordino import wire
+from sordino.arrays import Array
+from sordino.budget import Budget
+from sordino.estimators.cells import require_unmasked
+from sordino.estimators.classifiers import PrivateLogisticRegression
+from sordino.estimators.linear import stated
+from sordino.estimators.notebook import ShowsItsPromise
+from sordino.features import HOG, Scattering
+from sordino.features.pictures import PictureMap
+from sordino.methods import DPSGD, Cosine
+from sordino.methods.protocol import AnyMethod
+from sordino.methods.schedule import gaussian_allowance
+from sordino.model_file import released_weights
+from sordino.privacy.accountants import guarantee
+from sordino.problem import NetworkProblem
+
+STEPS, MOMENTUM, CLIP = 300, 0.9, 0.5
+ENOUGH_NOISE = 1.2
+"""Of a step, in units of the clip: with less, sampling costs more than it saves."""
+
+SCORE_NOISE = 1.0
+
+
+class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Pictures to classes, by public features and a linear model that is (epsilon, delta)-differentially private.
+
+    Every picture becomes a row of norm 1 at most, by itself, so that the map costs nothing. The rows' linear model is
+    a `PrivateLogisticRegression`, and the certificate is its own.
+
+    Parameters
+    ----------
+    epsilon, delta, relation, records, l2, random_state : those of `PrivateLogisticRegression`.
+    features : "hog", histograms of oriented gradients; "scattering", wavelets of two octaves, slower, and better on
+        pictures with texture; or a map of `sordino.features` with settings of your own.
+    shape : (height, width) or (height, width, channels) of a picture, where pictures come as flat rows.
+    classes : the labels, which must not be read from the records. `None` reads them, with a warning.
+    method : "auto" is DP-SGD with momentum on large batches, planned from public facts; or a method of
+        `sordino.methods`.
+
+    `X` holds pictures x height x width (x channels), whole numbers from 0 to 255 or numbers from 0 to 1.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_ : the released model of the rows.
+    features_ : the map.
+    certificate_ : what was guaranteed, and why.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        features: str | PictureMap = "hog",
+        shape: tuple[int, ...] | None = None,
+        classes: Sequence[Any] | None = None,
+        method: AnyMethod | str = "auto",
+        relation: str = "replace_one",
+        records: int | None = None,
+        l2: float = 0.0,
+        random_state: int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.features = features
+        self.shape = shape
+        self.classes = classes
+        self.method = method
+        self.relation = relation
+        self.records = records
+        self.l2 = l2
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        pictures = _pictures(X)
+        self.features_ = self._map(pictures.shape[1:])
+        rows = self.features_.fit(pictures).transform(pictures)
+        method = self.method
+        if isinstance(method, str) and method == "auto":
+            records, budget = stated(self, len(rows))
+            method = picture_method(records, rows.shape[1], budget)
+        model = PrivateLogisticRegression(
+            self.epsilon,
+            self.delta,
+            row_norm=1.0,
+            classes=self.classes,
+            method=method,
+            prepare=None,
+            relation=self.relation,
+            records=self.records,
+            l2=self.l2,
+            random_state=self.random_state,
+        ).fit(rows, y)
+        self.coef_, self.intercept_, self.classes_ = model.coef_, model.intercept_, model.classes_
+        self.chosen_ = model.chosen_
+        # the map is a part of what is released: its name is in those of the features
+        self.feature_names_in_ = named_features(self.features_, rows.shape[1])
+        self.certificate_ = model.certificate_.about(released_weights(self))
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        check_is_fitted(self)
+        scores: Array = self.features_.transform(_pictures(X)) @ self.coef_.T + self.intercept_
+        return scores.ravel() if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        scores = self.decision_function(X)
+        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[chosen]
+        return labels
+
+    def predict_proba(self, X: Any) -> Array:
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.column_stack([expit(-scores), expit(scores)])
+        probabilities: Array = softmax(scores, axis=1)
+        return probabilities
+
+    def _map(self, sides: tuple[int, ...]) -> PictureMap:
+        if isinstance(self.features, PictureMap):
+            if self.shape is not None:
+                raise ValueError("shape and a map of its own shape are given: leave shape out.")
+            return self.features
+        known: dict[Any, type[PictureMap]] = {"hog": HOG, "scattering": Scattering}
+        if not isinstance(self.features, str) or self.features not in known:
+            raise ValueError(
+                f"features is {wire.shown(self.features)}: it must be 'hog', 'scattering' or a map of sordino.features."
+            )
+        shape = sides if self.shape is None else tuple(self.shape)
+        if len(shape) == 1:
+            raise ValueError(
+                f"X holds rows of {shape[0]} pixels: say shape=(height, width) or (height, width, channels)."
+            )
+        return known[self.features](shape)  # type: ignore[call-arg]
+
+
+def picture_method(records: int, columns: int, budget: Budget) -> DPSGD:
+    """What "auto" is: see above."""
+    b = _batch(records, columns, budget)
+    mu = gaussian_allowance(columns, budget)
+    travel = STEPS * math.sqrt(3 / 8) * budget.relation.distance * CLIP / (mu * records)
+    return DPSGD(STEPS, b, (1 - MOMENTUM) * SCORE_NOISE / travel, CLIP, MOMENTUM, Cosine())
+
+
+def named_features(map: PictureMap, columns: int) -> NDArray[np.object_]:
+    settings = ", ".join(f"{name}={value}" for name, value in sorted(map.get_params().items()))
+    return np.array([f"{type(map).__name__}({settings}) {place}" for place in range(columns)], dtype=object)
+
+
+def map_of(names: Sequence[str]) -> PictureMap | None:
+    """The map that these are the features of, if they are those of one."""
+    found = re.fullmatch(r"(HOG|Scattering)\(((?:[a-z]+=[0-9(), ]+?(?:, )?)+)\) 0", names[0]) if names else None
+    if found is None:
+        return None
+    settings = {
+        name: tuple(map(int, re.findall(r"\d+", value))) if "(" in value else int(value)
+        for name, value in re.findall(r"([a-z]+)=(\([0-9, ]+\)|[0-9]+)", found[2])
+    }
+    made: PictureMap = {"HOG": HOG, "Scattering": Scattering}[found[1]](**settings)
+    return made if list(named_features(made, len(names))) == list(names) else None
+
+
+def _batch(records: int, columns: int, budget: Budget) -> int:
+    """The smallest power of two at which so many steps need enough noise, at most half of the records."""
+    sizes = [2**power for power in range(6, 63) if 2**power <= records / 2] or [records]
+    low, high = 0, len(sizes) - 1
+    # a sum of ten scores' gradients or of one has the same events: a problem of that size is planned for its noise
+    problem = NetworkProblem(records, columns)
+    while low < high:
+        middle = (low + high) // 2
+        event = DPSGD(STEPS, sizes[middle], 1.0, CLIP, noise_multiplier=ENOUGH_NOISE).plan(problem, budget).event
+        enough = guarantee(event, budget.delta, budget.relation).epsilon >= budget.epsilon
+        low, high = (low, middle) if enough else (middle + 1, high)
+    return sizes[low]
+
+
+def _pictures(X: Any) -> NDArray[np.float32]:
+    """Numbers from 0 to 1, by the type alone."""
+    require_unmasked("X", X)
+    pictures = np.asarray(X)
+    if pictures.dtype.kind not in "biuf" or not 2 <= pictures.ndim <= 4:
+        raise ValueError(
+            f"X has {pictures.ndim} dimensions and holds {pictures.dtype} values: give numbers, pictures x height x "
+            "width (x channels), or flat rows and their shape."
+        )
+    scale = np.float32(1 / 255 if pictures.dtype == np.uint8 else 1)
+    return pictures.astype(np.float32) * scale

@@ -1,0 +1,141 @@
+"""Pictures to classes: a public map, named in the model file and bound by the certificate, and a linear model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from sordino import DPSGD, Budget, NoisyGradientDescent, PrivateImageClassifier, PrivateLogisticRegression, load_model
+from sordino.budget import Relation
+from sordino.estimators.pictures import CLIP, ENOUGH_NOISE, MOMENTUM, SCORE_NOISE, STEPS, map_of, picture_method
+from sordino.features import HOG
+from sordino.losses import Softmax
+from sordino.model_file import read_model, save_model, verify_model
+from sordino.privacy.accountants import epsilon
+from sordino.problem import Problem
+
+pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
+
+FEW = NoisyGradientDescent(steps=3)
+
+
+def strokes(count=600, seed=0):
+    """Upright strokes, and lying ones."""
+    rng = np.random.default_rng(seed)
+    X = 0.2 * rng.random((count, 12, 12))
+    y = rng.integers(0, 2, count)
+    for picture, label, place in zip(X, y, rng.integers(2, 10, count), strict=True):
+        picture[(slice(None), place) if label else (place, slice(None))] += 0.7
+    return X, np.where(y, "upright", "lying")
+
+
+X, Y = strokes()
+
+
+def classifier(**given):
+    return PrivateImageClassifier(**{"classes": ["upright", "lying"], "method": FEW, **given})
+
+
+@pytest.mark.parametrize("features", ["hog", "scattering", HOG((12, 12), cells=(3,))], ids=str)
+def test_it_is_the_linear_model_of_the_maps_rows(features):
+    model = classifier(features=features, random_state=1).fit(X, Y)
+    rows = model.features_.transform(X.reshape(len(X), -1))
+    by_hand = PrivateLogisticRegression(
+        row_norm=1.0, classes=["upright", "lying"], method=FEW, prepare=None, random_state=1
+    ).fit(rows, Y)
+    assert model.coef_.tolist() == by_hand.coef_.tolist()
+    assert model.certificate_.plan == by_hand.certificate_.plan
+    np.testing.assert_allclose(model.predict_proba(X[:9]), by_hand.predict_proba(rows[:9]), rtol=1e-5)
+    assert model.predict(X).tolist() == by_hand.predict(rows).tolist()
+
+
+def test_it_learns_and_takes_bytes_flat_rows_and_colours():
+    model = PrivateImageClassifier(2.0, classes=["lying", "upright"]).fit(X, Y)
+    assert model.score(*strokes(300, 1)) > 0.9
+    assert isinstance(model.certificate_.method, DPSGD)
+    whole = (255 * X).astype(np.uint8)
+    seeded = {"random_state": 2, "shape": (12, 12)}
+    one, other = classifier(**seeded).fit(whole / 255, Y), classifier(**seeded).fit(whole.reshape(len(X), -1), Y)
+    np.testing.assert_allclose(one.coef_, other.coef_, atol=1e-5)
+    coloured = classifier().fit(np.repeat(X[..., None], 3, axis=3), np.where(Y == "lying", "lying", "upright"))
+    assert coloured.features_.shape == (12, 12, 3)
+    three = PrivateImageClassifier(classes=[0, 1, 2], method=FEW).fit(X, (Y == "lying").astype(int))
+    assert three.predict_proba(X[:4]).shape == (4, 3)
+
+
+@pytest.mark.parametrize("features", ["scattering", HOG((12, 12), cells=(2, 3), orientations=5)], ids=str)
+def test_a_saved_model_takes_pictures_again(features, tmp_path: Path):
+    model = classifier(features=features).fit(X, Y)
+    save_model(model, tmp_path / "m")
+    assert all(finding.holds for finding in verify_model(read_model(tmp_path / "m")))
+    again = load_model(tmp_path / "m")
+    assert type(again) is PrivateImageClassifier
+    assert again.predict(X).tolist() == model.predict(X).tolist()
+    assert again.features_.get_params() == model.features_.get_params()
+    save_model(again, tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "m").read_bytes()
+    # another map is another model
+    from dataclasses import replace
+
+    loaded = read_model(tmp_path / "m")
+    names = tuple(name.replace("12", "14") for name in loaded.feature_names)
+    assert not all(finding.holds for finding in verify_model(replace(loaded, feature_names=names)))
+
+
+@pytest.mark.parametrize(
+    "names", [(), ("a",), ("HOG(shape=(12, 12)) 0",), ("HOG(shape=__import__) 0",), ("Map(a=1) 0",)]
+)
+def test_names_of_no_map_make_none(names):
+    assert map_of(names) is None
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("asked", [0.5, 3.0])
+def test_the_plan_from_public_facts(asked, relation):
+    """Batches of a power of two, no larger than enough noise asks for; steps that end with the stated noise."""
+    n, budget = 20_000, Budget(asked, 1e-6, relation)
+    method = picture_method(n, 520, budget)
+    assert (method.steps, method.clip, method.momentum) == (STEPS, CLIP, MOMENTUM)
+    plan = method.plan(Problem(n, 520, Softmax(10)), budget)
+    assert 0.999 * asked <= epsilon(plan.event, budget.delta, relation) <= asked
+    assert method.batch_size & (method.batch_size - 1) == 0
+    largest = method.batch_size * 2 > n / 2
+    assert plan.noise.std / CLIP >= ENOUGH_NOISE * 0.999 or largest
+    half = DPSGD(STEPS, method.batch_size // 2, 1.0, CLIP).plan(Problem(n, 520, Softmax(10)), budget)
+    assert half.noise.std / CLIP < ENOUGH_NOISE or method.batch_size == 64
+    # each step's noise on the mean, through momentum and a cosine, at the end
+    rates = np.array([plan.rate.at(t, STEPS) for t in range(STEPS)])
+    weights = [sum(rates[s] * MOMENTUM ** (s - t) for s in range(t, STEPS)) for t in range(STEPS)]
+    noise = plan.step_size * np.sqrt(np.square(weights).sum()) * plan.noise.std / method.batch_size
+    assert 0.9 * SCORE_NOISE < noise < 1.3 * SCORE_NOISE
+
+
+@pytest.mark.parametrize(
+    ("given", "pictures", "sentence"),
+    [
+        ({"features": "pixels"}, X, "features is 'pixels': it must be 'hog', 'scattering' or a map"),
+        ({"features": HOG((12, 12)), "shape": (12, 12)}, X, "leave shape out"),
+        ({}, X.reshape(len(X), -1), r"rows of 144 pixels: say shape=\(height, width\)"),
+        ({"shape": (7, 7)}, X, "pictures of shape"),
+        ({"features": "scattering"}, X[:, :10], "multiples of 4"),
+        ({}, X.astype(str), "give numbers, pictures x height x width"),
+        ({}, X[0, 0], "1 dimensions"),
+        ({}, np.ma.masked_array(X), "is a masked array"),
+        ({"classes": ["upright", "other"]}, X, "not among"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence(given, pictures, sentence):
+    with pytest.raises((TypeError, ValueError), match=sentence):
+        classifier(**given).fit(pictures, Y)
+
+
+def test_a_fitted_step_before_it_is_refused():
+    clone(classifier())
+    pipeline = make_pipeline(StandardScaler(), classifier(shape=(12, 12)))
+    with pytest.raises(ValueError, match="StandardScaler comes before"):
+        pipeline.fit(X.reshape(len(X), -1), Y)
