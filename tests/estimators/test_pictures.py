@@ -112,7 +112,8 @@ def test_the_plan_from_public_facts(asked, relation):
     rates = np.array([plan.rate.at(t, STEPS) for t in range(STEPS)])
     weights = [sum(rates[s] * MOMENTUM ** (s - t) for s in range(t, STEPS)) for t in range(STEPS)]
     noise = plan.step_size * np.sqrt(np.square(weights).sum()) * plan.noise.std / method.batch_size
-    assert 0.9 * SCORE_NOISE < noise < 1.3 * SCORE_NOISE
+    # batches of the least size cost a little more than all records would
+    assert 0.9 * SCORE_NOISE < noise < 1.5 * SCORE_NOISE
 
 
 @pytest.mark.parametrize(
