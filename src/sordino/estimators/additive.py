@@ -22,6 +22,7 @@ from sordino.estimators.tables import ReadsTables
 from sordino.methods.protocol import AnyMethod
 from sordino.oracle.files.source import Coding, Source
 from sordino.oracle.uncoded import Found
+from sordino.problem import Contribution
 from sordino.tabular.columns import ClassTarget, Number, NumberTarget, Target
 from sordino.tabular.curves import Curves
 from sordino.tabular.schema import Schema
@@ -49,7 +50,16 @@ class _Additive(ReadsTables):
             raise ValueError("the schema has curves of its own: leave pieces and interactions out.")
         return self.schema
 
-    def fit(self, X: Any, y: Any = None, *, person: Any = None, records_per_person: int | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        person: Any = None,
+        records_per_person: int | None = None,
+        contribution: Contribution = "mean",
+        typical_records: float | None = None,
+    ) -> Self:
         """`X` is a table with a schema, whose own column is the target unless `y` is given, or with ranges an array or
         a data frame of numbers. `person` says whose each record is, as in `PrivateLogisticRegression`.
         """
@@ -62,7 +72,14 @@ class _Additive(ReadsTables):
             if y is None or isinstance(X, Source):
                 raise ValueError("ranges are for an array or data frame X with its targets y; a table needs a schema.")
             self._by_ranges = self._schema_of(X, person)
-        fitted: Self = super().fit(X, y, person=person, records_per_person=records_per_person)  # type: ignore[misc]
+        fitted: Self = super().fit(  # type: ignore[misc]
+            X,
+            y,
+            person=person,
+            records_per_person=records_per_person,
+            contribution=contribution,
+            typical_records=typical_records,
+        )
         return fitted
 
     def effects(self) -> tuple[Any, ...]:
