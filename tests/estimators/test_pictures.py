@@ -87,9 +87,7 @@ def test_a_saved_model_takes_pictures_again(features, tmp_path: Path):
     assert not all(finding.holds for finding in verify_model(replace(loaded, feature_names=names)))
 
 
-@pytest.mark.parametrize(
-    "names", [(), ("a",), ("HOG(shape=(12, 12)) 0",), ("HOG(shape=__import__) 0",), ("Map(a=1) 0",)]
-)
+@pytest.mark.parametrize("names", [(), ("a",), ("HOG(shape=(12, 12)) 0",), ("HOG(shape=(12) 0",), ("Map(a=1) 0",)])
 def test_names_of_no_map_make_none(names):
     assert map_of(names) is None
 

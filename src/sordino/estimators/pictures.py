@@ -46,6 +46,8 @@ ENOUGH_NOISE = 1.2
 
 SCORE_NOISE = 1.0
 
+MAPS: dict[str, type[PictureMap]] = {"HOG": HOG, "Scattering": Scattering}
+
 
 class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Pictures to classes, by public features and a linear model that is (epsilon, delta)-differentially private.
@@ -147,7 +149,7 @@ class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  
             if self.shape is not None:
                 raise ValueError("shape and a map of its own shape are given: leave shape out.")
             return self.features
-        known: dict[Any, type[PictureMap]] = {"hog": HOG, "scattering": Scattering}
+        known = {name.lower(): kind for name, kind in MAPS.items()}
         if not isinstance(self.features, str) or self.features not in known:
             raise ValueError(
                 f"features is {wire.shown(self.features)}: it must be 'hog', 'scattering' or a map of sordino.features."
@@ -157,7 +159,7 @@ class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  
             raise ValueError(
                 f"X holds rows of {shape[0]} pixels: say shape=(height, width) or (height, width, channels)."
             )
-        return known[self.features](shape)  # type: ignore[call-arg]
+        return known[self.features](shape)
 
 
 def picture_method(records: int, columns: int, budget: Budget) -> DPSGD:
@@ -175,20 +177,20 @@ def named_features(map: PictureMap, columns: int) -> NDArray[np.object_]:
 
 def map_of(names: Sequence[str]) -> PictureMap | None:
     """The map that these are the features of, if they are those of one."""
-    found = re.fullmatch(r"(HOG|Scattering)\(((?:[a-z]+=[0-9(), ]+?(?:, )?)+)\) 0", names[0]) if names else None
+    found = re.fullmatch(r"(HOG|Scattering)\(([a-z0-9=(), ]{1,200})\) 0", names[0]) if names else None
     if found is None:
         return None
     settings = {
         name: tuple(map(int, re.findall(r"\d+", value))) if "(" in value else int(value)
         for name, value in re.findall(r"([a-z]+)=(\([0-9, ]+\)|[0-9]+)", found[2])
     }
-    made: PictureMap = {"HOG": HOG, "Scattering": Scattering}[found[1]](**settings)
+    made = MAPS[found[1]](**settings)
     return made if list(named_features(made, len(names))) == list(names) else None
 
 
 def _batch(records: int, columns: int, budget: Budget) -> int:
     """The smallest power of two at which so many steps need enough noise, at most half of the records."""
-    sizes = [2**power for power in range(6, 63) if 2**power <= records / 2] or [records]
+    sizes: list[int] = [1 << power for power in range(6, 63) if 1 << power <= records / 2] or [records]
     low, high = 0, len(sizes) - 1
     # a sum of ten scores' gradients or of one has the same events: a problem of that size is planned for its noise
     problem = NetworkProblem(records, columns)
@@ -210,4 +212,5 @@ def _pictures(X: Any) -> NDArray[np.float32]:
             "width (x channels), or flat rows and their shape."
         )
     scale = np.float32(1 / 255 if pictures.dtype == np.uint8 else 1)
-    return pictures.astype(np.float32) * scale
+    scaled: NDArray[np.float32] = pictures.astype(np.float32) * scale
+    return scaled
