@@ -23,7 +23,7 @@ from sordino.problem import Problem
 
 pytestmark = pytest.mark.audit
 
-RECORDS, RUNS = 10, 3000
+RECORDS, RUNS = 10, 2000
 ROWS = Rows(1.0)
 BUDGET = Budget(1.0, 1e-2)
 
@@ -34,14 +34,15 @@ def facts(loss, l2=20.0):
 
 
 def draws(method, plan, problem, relation):
-    """Weight and variance, with the last record at one end or with nothing to say."""
+    """Weight and variance, none where it was refused, with the last record at one end or with nothing to say."""
     found = []
     others = [1.0] if relation is Relation.REPLACE_ONE else []
     for seed, last in ((1, ([1.0], [1.0])), (2, (others, [-1.0] * len(others)))):
         X, y = np.array([*np.zeros(RECORDS - 1), *last[0]])[:, None], np.array([*np.zeros(RECORDS - 1), *last[1]])
         oracle, randomness = linear_oracle(X, y, problem, ROWS, relation), Randomness.seeded(seed)
         runs = (method.run(plan, problem, oracle, randomness) for _ in range(RUNS))
-        found.append(np.array([(one.weights[0], one.covariance[0, 0]) for one in runs if one.covariance is not None]))
+        told = ((one.weights[0], 0.0 if one.covariance is None else one.covariance[0, 0]) for one in runs)
+        found.append(np.array(list(told)))
     return found
 
 
@@ -61,31 +62,25 @@ def test_the_claim_stands(name, relation):
     method, problem, budget = WithIntervals(inner), facts(loss), replace(BUDGET, relation=relation)
     plan = method.plan(problem, budget)
     one, other = draws(method, plan, problem, relation)
-    assert len(one) > 0.9 * RUNS
+    assert np.mean(one[:, 1] > 0) > 0.5
     for of in (lambda found: found[:, 0], lambda found: found[:, 1], lambda found: found @ [1.0, -1.0]):
         assert audit(of(one), of(other), budget.delta).epsilon <= budget.epsilon
 
 
-def test_a_fifth_of_the_noise_in_the_curvature_is_caught():
-    """The variance shows the curvature, which one record in ten moves."""
-    method, problem = WithIntervals(ObjectivePerturbation()), facts(Huber(1.0, 1.0))
+def test_a_fifth_of_the_noise_is_caught():
+    method, problem = WithIntervals(SufficientStatistics()), facts(Squared(1.0, 1.0))
     plan = method.plan(problem, BUDGET)
-    (noise,) = plan.newton
-    halved = replace(plan, newton=(replace(noise, curvature=Fifth(noise.curvature), slopes=Fifth(noise.slopes)),))
-    one, other = draws(method, halved, problem, Relation.ADD_REMOVE)
-    assert audit(one[:, 1], other[:, 1], BUDGET.delta).epsilon > BUDGET.epsilon
+    forged = replace(plan, inner=replace(plan.inner, noise=Fifth(plan.inner.noise)))
+    one, other = draws(method, forged, problem, BUDGET.relation)
+    assert audit(one[:, 0], other[:, 0], BUDGET.delta).epsilon > BUDGET.epsilon
 
 
 class Fifth:
     """Draws a fifth of what it claims."""
 
     def __init__(self, claimed):
-        self.claimed, self.sensitivity, self.std, self.event = (
-            claimed,
-            10 * claimed.sensitivity,
-            claimed.std,
-            claimed.event,
-        )
+        self.claimed, self.event = claimed, claimed.event
+        self.sensitivity, self.std = claimed.sensitivity, claimed.std
 
     def perturb(self, value, randomness):
         return replace(self.claimed, std=self.claimed.std / 5).perturb(value, randomness)
