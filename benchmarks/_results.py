@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ def data_directory() -> Path:
     if not given or not Path(given).is_dir():
         sys.exit("This benchmark needs data sets: name their folder with --data or SORDINO_DATA.")
     return Path(given)
+
+
+def deadline(told: str | None) -> datetime:
+    """The next time that a clock says HH:MM; a day that never comes where nothing was said."""
+    if told is None:
+        return datetime.max
+    now, (hours, minutes) = datetime.now(), map(int, told.split(":"))
+    at = now.replace(hour=hours, minute=minutes, second=0)
+    return at if at > now else at + timedelta(days=1)
 
 
 def keep(name: str, figures: dict[str, Any], *packages: str) -> None:

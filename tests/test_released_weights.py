@@ -48,6 +48,7 @@ MODELS = {
         3 * X[:, 1],
     ),
     "without a bound": (PrivateLinearSVR(row_norm=2.0, method=SMOOTHED), X[:, 1]),
+    "prepared": (PrivateLogisticRegression(row_norm=2.0, classes=[0, 1], prepare=["centre", "norm quantile"]), LABELS),
     "searched": (PrivateSearch(PrivateLogisticRegression(row_norm=2.0, classes=[0, 1]), {"l2": [0.1, 1.0]}), LABELS),
 }
 

@@ -4,6 +4,7 @@
     coef.npy            outputs x features, double precision; of a network, its last layer
     intercept.npy       outputs
     covariance.npy      of the coefficients and the intercept, where there are intervals
+    row_centre.npy, row_scale.npy                 where rows were prepared: what they are kept within
     hidden0_coef.npy, hidden0_intercept.npy ..    a network's hidden layers, first to last
     certificate.json    the guarantee, as `Certificate.save` writes it
     schema.toml         the public description of the table, where there was one
@@ -31,6 +32,7 @@ from sordino import archive, outputs, wire
 from sordino.arrays import Array
 from sordino.hidden_layers import HiddenLayers
 from sordino.intervals import Intervals, coefficient_intervals, score_intervals
+from sordino.row_bound import RowBound
 from sordino.tabular.columns import ClassTarget, NumberTarget
 from sordino.tabular.schema import Schema
 
@@ -45,7 +47,7 @@ MODEL = outputs.Kind("a model file", rb"PK\x03\x04.{26}model\.json")
 
 
 _REQUIRED = ("model.json", "coef.npy", "intercept.npy", "certificate.json")
-_OPTIONAL, _COVARIANCE = "schema.toml", "covariance.npy"
+_OPTIONAL, _COVARIANCE, _BOUND = "schema.toml", "covariance.npy", ("row_centre.npy", "row_scale.npy")
 Link = Literal["identity", "log"]
 _LARGEST_LOGARITHM = 700.0
 """Of a prediction: beyond it there are no doubles."""
@@ -70,6 +72,8 @@ class LoadedModel:
     """Of the coefficients and, last, the intercept, over other records and other noise."""
     link: Link = "identity"
     """What a number that is predicted is of the score: itself, or with "log" its exponential."""
+    row_bound: RowBound | None = None
+    """What the rows of a linear model are kept within; None where they are taken as they are."""
 
     def __post_init__(self) -> None:
         outputs = len(self.intercept)
@@ -90,6 +94,8 @@ class LoadedModel:
             raise ValueError(f"the last layer takes {self.coef.shape[1]} numbers, and {self.hidden.width} come.")
         if self.covariance is not None and not self._covers(self.covariance):
             raise ValueError("the covariance is not that of the coefficients and the intercept of one score.")
+        if self.row_bound is not None and (self.hidden is not None or len(self.row_bound.centre) != self.features):
+            raise ValueError(f"the bound on rows is not one for linear models of {self.features} features.")
         if self.schema is not None and not self._fits(self.schema):
             raise ValueError("the schema describes other columns or classes than the weights have.")
 
@@ -101,7 +107,7 @@ class LoadedModel:
     @property
     def weights(self) -> dict[str, Array]:
         """The arrays by the names they have in the file, without the ending."""
-        return _named(self.coef, self.intercept, self.hidden, self.covariance)
+        return _named(self.coef, self.intercept, self.hidden, self.covariance, self.row_bound)
 
     @property
     def released(self) -> dict[str, NDArray[Any]]:
@@ -111,6 +117,7 @@ class LoadedModel:
             self.intercept,
             self.hidden,
             self.covariance,
+            self.row_bound,
             self.classes,
             self.feature_names,
             self.schema,
@@ -179,7 +186,7 @@ class LoadedModel:
                 f"the rows have shape {rows.shape}, and the model takes rows of {self.features} features: "
                 "encode them the way the training records were."
             )
-        return rows
+        return rows if self.row_bound is None else self.row_bound.kept(rows)
 
     def _within_range(self, predicted: Array) -> Array:
         match self.schema:
@@ -263,7 +270,7 @@ def _issued(estimator: Any, schema: Schema | None) -> Certificate:
 
 
 def _with(certificate: Certificate, estimator: Any, schema: Schema | None) -> LoadedModel:
-    coef, intercept, hidden, covariance, classes, names, schema, link = _parts(estimator, schema)
+    coef, intercept, hidden, covariance, row_bound, classes, names, schema, link = _parts(estimator, schema)
     return LoadedModel(
         task=_task(classes),
         coef=coef,
@@ -275,6 +282,7 @@ def _with(certificate: Certificate, estimator: Any, schema: Schema | None) -> Lo
         hidden=hidden,
         covariance=covariance,
         link=link,
+        row_bound=row_bound,
     )
 
 
@@ -367,12 +375,20 @@ def _layers(estimator: Any) -> tuple[Array, Array, HiddenLayers | None]:
     return coef, np.atleast_1d(np.asarray(estimator.intercept_, dtype=float)), None
 
 
-def _named(coef: Array, intercept: Array, hidden: HiddenLayers | None, covariance: Array | None) -> dict[str, Array]:
+def _named(
+    coef: Array,
+    intercept: Array,
+    hidden: HiddenLayers | None,
+    covariance: Array | None,
+    row_bound: RowBound | None,
+) -> dict[str, Array]:
     layers = () if hidden is None else hidden.layers
+    bound = {} if row_bound is None else {"row_centre": row_bound.centre, "row_scale": row_bound.scale}
     return {
         "coef": coef,
         "intercept": intercept,
         **({} if covariance is None else {"covariance": covariance}),
+        **bound,
         **{
             f"hidden{number}_{name}": array
             for number, layer in enumerate(layers)
@@ -388,6 +404,7 @@ def _parts(
     Array,
     HiddenLayers | None,
     Array | None,
+    RowBound | None,
     NDArray[Any] | None,
     tuple[str, ...] | None,
     Schema | None,
@@ -397,8 +414,9 @@ def _parts(
         schema = estimator.schema_
     names = getattr(estimator, "feature_names_in_", None) if schema is None else schema.feature_names
     classes = getattr(estimator, "classes_", None)
-    covariance, link = getattr(estimator, "covariance_", None), cast(Link, getattr(estimator, "link", "identity"))
-    return *_layers(estimator), covariance, classes, None if names is None else tuple(map(str, names)), schema, link
+    known = getattr(estimator, "covariance_", None), getattr(estimator, "row_bound_", None)
+    link = cast(Link, getattr(estimator, "link", "identity"))
+    return *_layers(estimator), *known, classes, None if names is None else tuple(map(str, names)), schema, link
 
 
 def _released(
@@ -406,6 +424,7 @@ def _released(
     intercept: Array,
     hidden: HiddenLayers | None,
     covariance: Array | None,
+    row_bound: RowBound | None,
     classes: NDArray[Any] | None,
     names: tuple[str, ...] | None,
     schema: Schema | None,
@@ -418,7 +437,7 @@ def _released(
         "classes": labels,
         "schema": None if schema is None else schema.to_toml(),
     }
-    return {**_named(coef, intercept, hidden, covariance), "meaning": np.array(wire.canonical(meaning))}
+    return {**_named(coef, intercept, hidden, covariance, row_bound), "meaning": np.array(wire.canonical(meaning))}
 
 
 def _meaning(
@@ -496,11 +515,13 @@ def _unpack(content: bytes) -> LoadedModel:
             hidden=_hidden(body["network"], members) if body["version"] == NETWORK_VERSION else None,
             covariance=archive.to_array(members[_COVARIANCE]) if _COVARIANCE in members else None,
             link=body["link"] if body["version"] == LINK_VERSION else "identity",
+            row_bound=_row_bound(members) if members.keys() & set(_BOUND) else None,
         )
         again = _body(model, others)
     except (KeyError, TypeError, UnicodeDecodeError) as error:
         raise ValueError(f"this model file is incomplete: {wire.shown(error)} is missing or malformed.") from None
-    if wire.canonical(body) != wire.canonical(again):
+    arrays = {f"{name}.npy" for name in model.weights} == {name for name in others if name.endswith(".npy")}
+    if not arrays or wire.canonical(body) != wire.canonical(again):
         raise ValueError("this model file was not written by Sordino: it would write the same values otherwise.")
     return model
 
@@ -516,9 +537,14 @@ def _hidden(stated: Any, members: dict[str, bytes]) -> HiddenLayers:
     return HiddenLayers(stated["row_norm"], stated["activation"], layers)
 
 
+def _row_bound(members: dict[str, bytes]) -> RowBound:
+    centre, scale = (archive.to_array(members[name]) for name in _BOUND)
+    return RowBound(centre, scale)
+
+
 def _is_model(names: set[str]) -> bool:
     hidden = {name for name in names if re.fullmatch(r"hidden\d+_(coef|intercept)\.npy", name)}
-    return names - hidden - {_OPTIONAL, _COVARIANCE} == set(_REQUIRED)
+    return names - hidden - {_OPTIONAL, _COVARIANCE, *_BOUND} == set(_REQUIRED)
 
 
 def _plain_classes(classes: Any) -> list[Any]:

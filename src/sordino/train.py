@@ -39,6 +39,7 @@ from sordino.privacy.events import Event
 from sordino.privacy.randomness import SEEDED, Randomness
 from sordino.problem import HeldOut
 from sordino.release import release
+from sordino.row_bound import RowBound
 
 
 class PrivacyWarning(UserWarning):
@@ -57,6 +58,8 @@ class Trained:
     """Of the weights, where it was asked for and came out."""
     found: Found | None = None
     """The values of categories, where they were discovered."""
+    row_bound: RowBound | None = None
+    """Where rows were prepared: what they were kept within."""
 
     def about(self, weights: Mapping[str, NDArray[Any]]) -> Certificate:
         """The certificate for what was made of the weights, which the ledger then names."""
@@ -133,7 +136,15 @@ def train(
         assumed,
         (*course, *notes),
     )
-    return Trained(released.weights, certificate, released.chosen, paid, released.covariance, released.found)
+    return Trained(
+        released.weights,
+        certificate,
+        released.chosen,
+        paid,
+        released.covariance,
+        released.found,
+        released.row_bound,
+    )
 
 
 def certify(

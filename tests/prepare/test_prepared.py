@@ -25,6 +25,7 @@ from sordino.methods import NoisyGradientDescent, NoisySGD, ObjectivePerturbatio
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.prepare import PREPARATIONS, Centre, ColumnScales, NormQuantile, Prepared, Whitening, left_for_training
+from sordino.prepare.choice import ALMOST_ALL
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import Composed, flatten
 from sordino.privacy.ledger_context import charged_to
@@ -179,7 +180,11 @@ def test_auto_pays_where_public_facts_say_so():
     assert isinstance(method_of(PrivateLinearSVC(1.0, row_norm=8.0, classes=[-1, 1]), X, y), Prepared)
     for kind in (PrivateLinearRegression, PrivateHuberRegressor):
         steps = method_of(kind(1.0, row_norm=8.0, target_bound=1.0), X, y).preparation
-        assert steps == (Centre(), NormQuantile(quantile=0.97))
+        assert steps == (Centre(), NormQuantile(quantile=ALMOST_ALL))
+        # where a classifier still pays, a regression does not
+        few = 0.3
+        assert isinstance(method_of(logistic().set_params(epsilon=few), X, y), Prepared)
+        assert not isinstance(method_of(kind(few, row_norm=8.0, target_bound=1.0), X, y), Prepared)
     for plain in (
         logistic(prepare=None),
         logistic(delta=0.0),

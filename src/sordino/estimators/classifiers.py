@@ -116,7 +116,7 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
         self.categories_ = trained.found
         self.coef_, self.intercept_ = task.to_raw(trained.weights)
         self.covariance_ = None if trained.covariance is None else task.covariance_to_raw(trained.covariance)
-        self.classes_ = classes
+        self.classes_, self.row_bound_ = classes, trained.row_bound
         self.certificate_, self.chosen_ = trained.about(released_weights(self)), trained.chosen
         return self
 
@@ -127,10 +127,12 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
     def _encoded(self, X: Any) -> Any:
         """Rows as the weights take them."""
         if self.encoded_by is not None:
-            return self._rows(X)
-        require_numbers("X", X)
-        require_fitted_names(self, X)
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+            rows = self._rows(X)
+        else:
+            require_numbers("X", X)
+            require_fitted_names(self, X)
+            rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return rows if self.row_bound_ is None else self.row_bound_.kept(rows)
 
     def _scores(self, rows: Any) -> Array:
         scores: Array = safe_sparse_dot(rows, self.coef_.T, dense_output=True) + self.intercept_
@@ -220,6 +222,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
     covariance_, standard_errors_ : of the coefficients and, last, the intercept, counting records and noise; see
         `confidence_intervals` and `predict_interval`. `None`, and a sentence, where nothing would be true.
     categories_ : the values that were discovered, by their columns, else `None`; `schema_` is the schema with them.
+    row_bound_ : where rows were prepared, what they are kept within, in training and in predictions; else `None`.
     certificate_ : what was guaranteed, and why.
     chosen_ : which setting of a `RepeatedSelection` the model comes from, else `None`.
     """

@@ -92,6 +92,7 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
         coefficients, intercepts = task.to_raw(trained.weights)
         shift = coding.unit * self._shift(trained)
         self.coef_, self.intercept_ = coefficients.ravel(), float(intercepts[0]) + shift
+        self.row_bound_ = trained.row_bound
         self.covariance_ = None if trained.covariance is None else task.covariance_to_raw(trained.covariance)
         self.certificate_, self.chosen_ = trained.about(released_weights(self)), trained.chosen
         return self
@@ -110,10 +111,12 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
     def _encoded(self, X: Any) -> Any:
         """Rows as the weights take them."""
         if self.encoded_by is not None:
-            return self._rows(X)
-        require_numbers("X", X)
-        require_fitted_names(self, X)
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+            rows = self._rows(X)
+        else:
+            require_numbers("X", X)
+            require_fitted_names(self, X)
+            rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        return rows if self.row_bound_ is None else self.row_bound_.kept(rows)
 
     def _scores(self, rows: Any) -> Array:
         scores: Array = safe_sparse_dot(rows, self.coef_, dense_output=True) + self.intercept_

@@ -88,7 +88,7 @@ def _linear(model: LoadedModel) -> Any:
         if isinstance(loss, Weighted):
             estimator.set_params(class_weight=dict(zip(model.classes.tolist(), loss.weights, strict=True)))
         estimator.coef_, estimator.intercept_ = model.coef, model.intercept
-    estimator.covariance_ = model.covariance
+    estimator.covariance_, estimator.row_bound_ = model.covariance, model.row_bound
     return _fitted(estimator, model)
 
 

@@ -13,6 +13,7 @@ from sordino.oracle.uncoded import Found
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem, Problem
+from sordino.row_bound import RowBound
 
 AnyProblem = Problem | NetworkProblem
 
@@ -36,6 +37,8 @@ class Release:
     """Of the weights, where their law is known: see `sordino.inference`."""
     found: Found | None = None
     """The values of categories, where they were discovered."""
+    row_bound: RowBound | None = None
+    """Where the given rows were trained on, which the event has paid for."""
 
 
 class Plan(Protocol):

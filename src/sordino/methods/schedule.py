@@ -4,12 +4,12 @@ A quadratic picture of the objective under gradient flow for a time tau = eta T,
 like 1/j, as those of real data roughly do:
 
     lambda_j     = mu + tr(Hessian) / (j (1 + 1/2 + .. + 1/d)),      j = 1, .., d
-    bias(tau)    : 1/bias = 1/F(0) + 1/q,      q = (1/2) R0^2 max_{mu <= lambda <= beta} lambda exp(-2 tau lambda)
+    bias(tau)    : 1/bias = 1/(h F(0)) + 1/q,  q = (1/2) R0^2 max_{mu <= lambda <= beta} lambda exp(-2 tau lambda)
     noise(tau)   = (1/4) eta sigma^2 sum_j (1 - exp(-2 tau lambda_j))
 
-with sigma the noise on the mean gradient that the budget asks for after T steps. Standing still costs F(0) at most,
-however far away w* may be, which keeps a hopeless descent short. At a given tau more and smaller steps change neither
-term by much, so tau is chosen first, and then T.
+with sigma the noise on the mean gradient that the budget asks for after T steps. Standing still costs h F(0) at most,
+the part of F(0) that the best weights may win, however far away w* is: that keeps a hopeless descent short. At a given
+tau more and smaller steps change neither term by much, so tau is chosen first, and then T.
 
 Clipping below the Lipschitz constant saves noise in proportion and bends the loss (`clip_cost`), which matters the less
 the shorter the descent. Below half of it records are clipped that are classified correctly by a little; that has paid
@@ -60,6 +60,9 @@ SMALL_CLIPS = (0.35, 0.25, 0.18, 0.125, 0.09)
 MOST_EPSILON = 20.0
 """Predictions take no more than this, and objective perturbation buys no more: beyond it the lattice on which noise
 lives, not epsilon, limits what one buys."""
+
+ATTAINABLE = 1.0
+"""h: the part of F(0) that a plan hopes to win. The less, the shorter a descent whose noise drowns what is learnt."""
 
 OUTPUT_SHARE = 0.01
 """Of objective perturbation: the shift of the output's noise relative to that of the objective's: 2 % of delta."""
@@ -112,7 +115,7 @@ def predicted_excess(
     settled = -np.expm1(-2 * eta * T * (mu + share * problem.loss.trace(problem.row_norm)))
     noise = 0.25 * eta * sigma**2 * float(count @ settled)
     bias = descent_bias(problem, T, eta, R0)
-    bent = clip_cost(C / L) * (1 - bias / problem.loss.at_zero) if C < L and _can_clip(problem) else 0.0
+    bent = clip_cost(C / L) * (1 - bias / _standing(problem)) if C < L and _can_clip(problem) else 0.0
     return bias + noise + bent
 
 
@@ -141,8 +144,12 @@ def descent_bias(problem: Problem, T: int, eta: float, R0: float) -> float:
 
 
 def at_most_standing(problem: Problem, q: float) -> float:
-    """1/bias = 1/F(0) + 1/q."""
-    return q / (1 + q / problem.loss.at_zero)
+    """1/bias = 1/(h F(0)) + 1/q."""
+    return q / (1 + q / _standing(problem))
+
+
+def _standing(problem: Problem) -> float:
+    return ATTAINABLE * problem.loss.at_zero
 
 
 def _clips(problem: Problem) -> tuple[float, ...]:
@@ -173,7 +180,7 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
     r"""(Lambda_x, predicted excess) of objective perturbation, the least over a grid of Lambda_x.
 
     excess = bias + (1/2) (sigma/n)^2 sum_j lambda_j / (lambda_j + Lambda_x/n)^2 + (1/2) sigma_o^2 sum_j lambda_j,
-    1/bias = 1/F(0) + 1/q,      q = Lambda_x R0^2/(2n),      sigma_o the noise of the output, which grows as 1/Lambda
+    1/bias = 1/(h F(0)) + 1/q,      q = Lambda_x R0^2/(2n),      sigma_o the noise of the output, which grows as 1/Lambda
 
     The last term is next to nothing at a small epsilon. At one of 20 it is what keeps Lambda_x from being so small that
     the output drowns, and that no solver finds it.

@@ -17,6 +17,7 @@ from scipy import sparse
 
 from sordino.arrays import Array
 from sordino.given import require_number
+from sordino.row_bound import RowBound
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,11 @@ class PreparedRows(Rows):
             moved = np.subtract(X, self.centre, dtype=np.float64)
             # where it is: rows may take half of the memory there is
             return np.multiply(moved, self.matrix, out=moved) if self.matrix.ndim == 1 else moved @ self.matrix
+
+    @property
+    def row_bound(self) -> RowBound:
+        """Beyond it rows were scaled down."""
+        return RowBound(self.centre, self.matrix / self.bound)
 
     def to_given(self, w: Array, outputs: int, rows: Rows) -> Array:
         """Weights for `rows`, from weights that were trained on prepared ones: the same scores, row by row."""

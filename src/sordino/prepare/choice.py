@@ -1,9 +1,8 @@
 r"""Which preparation, from public facts alone.
 
-`auto` pays for a centre and a norm where  x = n mu/sqrt(d) >= 8:  2/(x sqrt a) is the error of the centre in units of
-the row bound, with the share a of the budget, and 0.8 of it there. The threshold was chosen on eleven tables, each time
-on ten for the eleventh, and was the same all eleven times; the shares come from a prototype that had seen six of them.
-Mean log-loss relative to that of the class frequencies, over 44 cells: .832 without, .792 with it.
+`auto` pays for a centre and a norm where  x = n mu/sqrt(d)  is large enough: 2/(x sqrt a) is the error of the centre in
+units of the row bound, with the share a of the budget. The thresholds and quantiles were chosen by their mean loss over
+thirty public tables at four epsilons (`benchmarks/constants.py`), where each table was judged by what the others chose.
 
 Rows that are sparse stay so, and a model without an intercept has no use for a centre: neither is prepared.
 """
@@ -25,13 +24,12 @@ from sordino.prepare.protocol import Preparation
 from sordino.prepare.whitening import Whitening
 from sordino.problem import Problem
 
-WORTH_PAYING = 8.0
-"""The least n mu/sqrt(d)."""
+OF_CLASSES, OF_NUMBERS = 8.0, 30.0
+"""The least n mu/sqrt(d) that is worth the price. Numbers are predicted with less noise, and the loss of a wrong centre
+is squared: among a few hundred records a preparation costs more than it wins."""
 
-OF_NUMBERS = 0.97
-"""How many rows keep their length where a number is predicted: one that was scaled down bends the line. On bike, wine
-and randhie .97 gives an R^2 up to .1 above that of .6, and never one below that of no preparation by more than its
-noise; on diabetes, epsilon .5, it costs .04."""
+ALMOST_ALL = 0.9
+"""How many rows keep their length where a number is predicted: one that was scaled down bends the line."""
 
 NAMED: dict[str, type[Preparation | Categories]] = {
     "centre": Centre,
@@ -49,10 +47,10 @@ def default_preparation(problem: Problem, budget: Budget, intercept: bool) -> tu
     if budget.pure or not intercept or columns < 1 or not math.isinf(problem.domain.radius):
         return ()
     x = problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(columns)
-    if x < WORTH_PAYING:
+    classes = isinstance(unweighted(problem.loss), Logistic | Softmax | Hinge | HuberisedHinge)
+    if x < (OF_CLASSES if classes else OF_NUMBERS):
         return ()
-    numbers = not isinstance(unweighted(problem.loss), Logistic | Softmax | Hinge | HuberisedHinge)
-    return (Centre(), NormQuantile(quantile=OF_NUMBERS)) if numbers else (Centre(), NormQuantile())
+    return (Centre(), NormQuantile() if classes else NormQuantile(quantile=ALMOST_ALL))
 
 
 def steps_of(asked: Sequence[Preparation | Categories | str]) -> tuple[Categories | None, tuple[Preparation, ...]]:

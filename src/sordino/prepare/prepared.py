@@ -9,8 +9,8 @@ privacy; given what they released, the losses are fixed, and training is one mor
 training may cost is not read off that mu: the whole composition costs the budget, by its true events (see
 `methods.within`).
 
-What is released are weights for the given rows. Rows above the prepared norm were scaled down to it in training; a
-prediction is linear in the given row all the same, which measures no worse.
+What is released are weights for the given rows, and where those were trained on: rows above the prepared norm were
+scaled down to it, and a prediction does the same (`RowBound`), which costs nothing.
 """
 
 from __future__ import annotations
@@ -124,7 +124,9 @@ class Prepared:
                 rows = step.run(stated, rows, problem.records, oracle.under_rows(rows), randomness)
         ready = oracle.under_rows(rows).under(loss)
         trained = self.method.run(plan.inner, replace(problem, loss=loss), ready, randomness)
-        return replace(trained, weights=rows.to_given(trained.weights, problem.loss.outputs, given), event=plan.event)
+        weights = rows.to_given(trained.weights, problem.loss.outputs, given)
+        learnt = any(not isinstance(step, ClassBalance) for step in self.preparation)
+        return replace(trained, weights=weights, event=plan.event, row_bound=rows.row_bound if learnt else None)
 
     def _columns(self, problem: AnyProblem) -> tuple[Problem, int]:
         problem = require_linear(problem, "preparation")

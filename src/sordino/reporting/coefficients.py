@@ -74,6 +74,12 @@ def coefficients_section(model: LoadedModel, certificate: Certificate) -> Sectio
                 "predicted, for every unit of its feature."
                 if model.link == "log"
                 else ""
+            )
+            + (
+                " A row that lies further out than most of the training records is predicted as if it were at the "
+                "edge of them, which the file holds: there the prediction no longer grows with a coefficient."
+                if model.row_bound is not None
+                else ""
             ),
             said,
         ),

@@ -1,0 +1,150 @@
+"""Peers at the same guarantee, (epsilon, 1/n^2) replace-one, with their own defaults and the same public bounds.
+
+DP-EBM (interpret-core) has sums of residuals that a record adds to by 1: noise for one record more or less. A replaced
+record moves them by 2, so both of its parts get the epsilon at which the Gaussian that it calibrates has half the mu.
+Its columns are the table's own: categories as categories, not as one-hot numbers.
+
+diffprivlib offers epsilon with delta = 0, which is a stronger promise than is asked for here.
+
+AdaSSP (Wang 2018) is written here, with thirds of mu^2 for three releases of rows x with |x| <= 1 and |y| <= 1:
+
+    sum x x^T     one record moves it by sqrt 2 in the Frobenius norm
+    sum x y       by 2
+    lambda_min    by 1: sums with either of the two records lie between that of the others and 1 more
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from _tables import Split, Table
+
+from sordino.privacy.accountants import gdp_epsilon, gdp_mu
+
+
+class Peer(Protocol):
+    def takes(self, table: Table) -> bool: ...
+    def __call__(self, split: Split, epsilon: float) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    coefficients: Any
+    intercept: float
+
+    def predict(self, X: Any) -> Any:
+        return X @ self.coefficients + self.intercept
+
+
+class AdaSSP:
+    constant = 0.4
+
+    def takes(self, table: Table) -> bool:
+        return table.classes == 0
+
+    def __call__(self, split: Split, epsilon: float) -> Linear:
+        rng, (n, d) = np.random.default_rng(), split.X.shape
+        norms = np.maximum(np.linalg.norm(split.X, axis=1, keepdims=True), split.row_norm)
+        length = math.sqrt(1 - self.constant**2)
+        x = np.column_stack([length * split.X / norms, np.full(n, self.constant)])
+        mu = gdp_mu(epsilon, 1 / n**2) / math.sqrt(3)
+        s = math.sqrt(2) / mu
+        above = np.triu(rng.normal(0, s / math.sqrt(2), (d + 1, d + 1)), 1)
+        noise = above + above.T + np.diag(rng.normal(0, s, d + 1))
+        moments = x.T @ x
+        least = max(np.linalg.eigvalsh(moments)[0] + rng.normal(0, 1 / mu) - 2 / mu, 0.0)
+        ridge = max(0.0, s * math.sqrt(2 * (d + 1)) - least)
+        with_targets = x.T @ split.y + rng.normal(0, 2 / mu, d + 1)
+        w = np.linalg.solve(moments + noise + ridge * np.eye(d + 1), with_targets)
+        return Linear(w[:-1] * length / split.row_norm, float(w[-1]) * self.constant)
+
+
+@dataclass(frozen=True, eq=False)
+class OnColumns:
+    """A model of categories and numbers, for rows of one-hot blocks."""
+
+    model: Any
+    blocks: list[list[int]]
+
+    def predict(self, X: Any) -> Any:
+        return self.model.predict(columns(X, self.blocks))
+
+    def predict_proba(self, X: Any) -> Any:
+        return self.model.predict_proba(columns(X, self.blocks))
+
+
+class DPEBM:
+    most_columns = 30
+    """Its boosting takes as many steps as columns times 300."""
+
+    def takes(self, table: Table) -> bool:
+        return table.classes in (0, 2) and table.X.shape[1] <= 500 and self.columns(table) <= self.most_columns
+
+    @staticmethod
+    @lru_cache
+    def columns(table: Table) -> int:
+        return len(one_hot_blocks(table.X))
+
+    def __call__(self, split: Split, epsilon: float) -> OnColumns:
+        from interpret.privacy import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
+
+        blocks, delta = one_hot_blocks(split.X), 1 / len(split.y) ** 2
+        binning, boosting = (gdp_epsilon(gdp_mu(part * epsilon, delta / 2) / 2, delta / 2) for part in (0.1, 0.9))
+        settings: dict[str, Any] = {
+            "epsilon": binning + boosting,
+            "delta": delta,
+            "bin_budget_frac": binning / (binning + boosting),
+            "feature_types": ["nominal" if len(block) > 1 else "continuous" for block in blocks],
+            "privacy_bounds": {at: (-1.0, 1.0) for at, block in enumerate(blocks) if len(block) == 1},
+            "n_jobs": 1,
+        }
+        if split.classes:
+            model = DPExplainableBoostingClassifier(**settings)
+        else:
+            model = DPExplainableBoostingRegressor(**settings, privacy_target_min=-1.0, privacy_target_max=1.0)
+        return OnColumns(model.fit(columns(split.X, blocks), split.y), blocks)
+
+
+def one_hot_blocks(X: Any) -> list[list[int]]:
+    """Neighbouring columns of zeros and ones of which every row has one at most belong together."""
+    flags = ((X == 0) | (X == 1)).all(axis=0)
+    blocks: list[list[int]] = []
+    for at in range(X.shape[1]):
+        if blocks and flags[at] and flags[blocks[-1][0]] and X[:, [*blocks[-1], at]].sum(axis=1).max() <= 1:
+            blocks[-1].append(at)
+        else:
+            blocks.append([at])
+    return blocks
+
+
+def columns(X: Any, blocks: list[list[int]]) -> Any:
+    import pandas as pd
+
+    made = {}
+    for at, block in enumerate(blocks):
+        one_hot = len(block) > 1
+        made[f"c{at}"] = (
+            (X[:, block] @ np.arange(1, len(block) + 1)).astype(int).astype(str) if one_hot else X[:, block[0]]
+        )
+    return pd.DataFrame(made)
+
+
+class Diffprivlib:
+    def takes(self, table: Table) -> bool:
+        return not hasattr(table.X, "tocsr") and table.X.shape[1] <= 500
+
+    def __call__(self, split: Split, epsilon: float) -> Any:
+        from diffprivlib.models import LinearRegression, LogisticRegression
+
+        if split.classes:
+            model = LogisticRegression(epsilon=epsilon, data_norm=split.row_norm, max_iter=300)
+        else:
+            model = LinearRegression(epsilon=epsilon, bounds_X=(-1.0, 1.0), bounds_y=(-1.0, 1.0))
+        return model.fit(split.X, split.y)
+
+
+PEERS: dict[str, Peer] = {"DP-EBM": DPEBM(), "AdaSSP": AdaSSP(), "diffprivlib": Diffprivlib()}
