@@ -25,7 +25,7 @@ from scipy import sparse
 
 from sordino.tabular import Schema
 
-SCHEMAS = Path(__file__).parent / "papers" / "schemas"
+SCHEMAS = Path(__file__).parents[1] / "src" / "sordino" / "papers" / "schemas"
 LARGEST_TEST = 15_000
 MOST_CATEGORIES = 60
 """Texts with more values are left out: names, dates, companies."""

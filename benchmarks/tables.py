@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 from _peers import PEERS
-from _results import RESULTS, commit, data_directory, deadline, provenance
+from _results import RESULTS, data_directory, deadline, provenance
 from _tables import Split, Table, require_packages, tables
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss, r2_score
@@ -47,6 +47,7 @@ from sordino.methods.schedule import (
     HeavyBall,
     gaussian_allowance,
 )
+from sordino.papers.provenance import commit
 from sordino.prepare import Centre, NormQuantile
 
 EPSILONS = (0.1, 0.5, 1.0, 3.0)

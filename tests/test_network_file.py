@@ -111,7 +111,7 @@ def test_layers_that_do_not_fit(layers, sentence):
         ({"network": {"activation": "tanh", "row_norm": 1.0, "hidden": 3}}, "incomplete"),
         ({"network": {"activation": "tanh", "row_norm": 1.0, "hidden": 1}}, "takes 4 numbers, and 5 come"),
         ({"network": None}, "incomplete"),
-        ({"version": 5}, "versions 3 and 4 are known here"),
+        ({"version": 6}, "versions 3 to 5 are known here"),
     ],
 )
 def test_files_that_do_not_fit(two, tmp_path, change, sentence):

@@ -182,7 +182,7 @@ def test_auto_pays_where_public_facts_say_so():
         steps = method_of(kind(1.0, row_norm=8.0, target_bound=1.0), X, y).preparation
         assert steps == (Centre(), NormQuantile(quantile=ALMOST_ALL))
         # where a classifier still pays, a regression does not
-        few = 0.3
+        few = 0.2
         assert isinstance(method_of(logistic().set_params(epsilon=few), X, y), Prepared)
         assert not isinstance(method_of(kind(few, row_norm=8.0, target_bound=1.0), X, y), Prepared)
     for plain in (

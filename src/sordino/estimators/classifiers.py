@@ -24,7 +24,7 @@ from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
 from sordino.estimators.weights import balance_of, record_weights, with_class_weights
-from sordino.linear_task import LinearTask, class_coding, logistic
+from sordino.linear_task import INTERCEPT_OF_CLASSES, LinearTask, class_coding, logistic
 from sordino.losses import Hinge, Loss
 from sordino.methods.protocol import AnyMethod
 from sordino.model_file import released_weights
@@ -146,7 +146,7 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
 
     def task(self, classes: NDArray[Any]) -> LinearTask:
         """What is trained, for these sorted classes."""
-        rows = Settings.of(self).rows(self.encoded_by)
+        rows = Settings.of(self).rows(self.encoded_by, INTERCEPT_OF_CLASSES)
         loss = with_class_weights(self._loss(len(classes)), self.class_weight, classes)
         return LinearTask(loss, rows, class_coding(classes.tolist()), Ridge(self.l2))
 

@@ -16,7 +16,7 @@ from sordino.estimators.persons import Whose
 from sordino.estimators.releases import count_release
 from sordino.given import require_choice, require_strength
 from sordino.inference import WithIntervals
-from sordino.linear_task import INTERCEPT, LinearTask
+from sordino.linear_task import LinearTask
 from sordino.losses import Squared, unweighted
 from sordino.losses.kinked import Kinked
 from sordino.methods import (
@@ -86,8 +86,9 @@ class Settings:
     def of(estimator: Any) -> Settings:
         return Settings(**{name: getattr(estimator, name) for name in Settings.__dataclass_fields__})
 
-    def rows(self, schema: Schema | None) -> Rows:
-        return Rows(row_bound(self.row_norm, schema), INTERCEPT if self.fit_intercept else 0.0)
+    def rows(self, schema: Schema | None, intercept: float) -> Rows:
+        """With a constant column of this size, where there is one."""
+        return Rows(row_bound(self.row_norm, schema), intercept if self.fit_intercept else 0.0)
 
 
 def row_bound(row_norm: float | None, schema: Schema | None) -> float:

@@ -21,7 +21,7 @@ from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
 from sordino.estimators.weights import record_weights
 from sordino.given import require_number
-from sordino.linear_task import LinearTask
+from sordino.linear_task import INTERCEPT_OF_NUMBERS, LinearTask
 from sordino.losses import TYPICAL_RESIDUAL, EpsilonInsensitive, Huber, Loss, Pinball, Squared
 from sordino.methods.protocol import AnyMethod
 from sordino.model_file import Link, linked, released_weights
@@ -127,7 +127,7 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
 
     def task(self) -> LinearTask:
         """What is trained."""
-        coding, rows = self._coding(), Settings.of(self).rows(self.encoded_by)
+        coding, rows = self._coding(), Settings.of(self).rows(self.encoded_by, INTERCEPT_OF_NUMBERS)
         return LinearTask(self._loss(coding.unit), rows, coding, Ridge(self.l2))
 
     def _coding(self) -> InUnits | Multiples:

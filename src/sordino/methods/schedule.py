@@ -180,7 +180,7 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
     r"""(Lambda_x, predicted excess) of objective perturbation, the least over a grid of Lambda_x.
 
     excess = bias + (1/2) (sigma/n)^2 sum_j lambda_j / (lambda_j + Lambda_x/n)^2 + (1/2) sigma_o^2 sum_j lambda_j,
-    1/bias = 1/(h F(0)) + 1/q,      q = Lambda_x R0^2/(2n),      sigma_o the noise of the output, which grows as 1/Lambda
+    1/bias = 1/(h F(0)) + 1/q,    q = Lambda_x R0^2/(2n),    sigma_o the noise of the output, which grows as 1/Lambda
 
     The last term is next to nothing at a small epsilon. At one of 20 it is what keeps Lambda_x from being so small that
     the output drowns, and that no solver finds it.

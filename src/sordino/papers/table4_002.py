@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from sordino.budget import Budget
-from sordino.linear_task import INTERCEPT
+from sordino.linear_task import INTERCEPT_OF_CLASSES
 from sordino.methods import HalvedMidway, NoisyGradientDescent, NoisySGD
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
@@ -58,7 +58,7 @@ class Task:
 
     @property
     def rows(self) -> Rows:
-        return Rows(self.data.bound, INTERCEPT if self.data.intercept else 0.0)
+        return Rows(self.data.bound, INTERCEPT_OF_CLASSES if self.data.intercept else 0.0)
 
     @property
     def problem(self) -> Problem:
