@@ -92,10 +92,10 @@ def _linear(model: LoadedModel) -> Any:
     return _fitted(estimator, model)
 
 
-def _of_pictures(model: LoadedModel, pictures: PictureMap) -> PrivateImageClassifier:
+def _of_pictures(model: LoadedModel, pictures: PictureMap) -> Any:
     settings = _settings(model, model.certificate)
     del settings["schema"], settings["row_norm"]
-    estimator = PrivateImageClassifier(**settings, features=pictures)
+    estimator: Any = PrivateImageClassifier(**settings, features=pictures)
     estimator.features_, estimator.coef_, estimator.intercept_ = pictures, model.coef, model.intercept
     estimator.classes_, estimator.feature_names_in_ = model.classes, np.array(model.feature_names, dtype=object)
     estimator.certificate_, estimator.chosen_ = model.certificate, None
