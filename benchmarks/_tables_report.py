@@ -67,12 +67,11 @@ class Row:
         table = {name: self.runs(name, epsilon) for name in self.cells if name.startswith("grid")}
         table = {name: runs for name, runs in table.items() if len(runs)}
         least = min((len(runs) for runs in table.values()), default=0)
-        if least == 0 or len(table) < 30:
+        # the best of 30 single runs would be the luckiest
+        if least < 2 or len(table) < 30:
             return math.nan, ""
         names, runs = list(table), np.array([table[name][:least] for name in table])
         best = names[int(runs.mean(axis=1).argmax())]
-        if least == 1:
-            return float(runs.max()), best
         even, odd = runs[:, ::2], runs[:, 1::2]
         crossed = odd[even.mean(axis=1).argmax()].mean(), even[odd.mean(axis=1).argmax()].mean()
         return float(np.mean(crossed)), best
