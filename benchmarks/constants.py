@@ -240,6 +240,11 @@ def cells_of(kept: dict[str, Any], numbers: bool) -> list[Cell]:
     return found
 
 
+def told(rule: Rule) -> dict[str, Any]:
+    """What never happens is null: JSON has no infinity."""
+    return {name: None if value == math.inf else value for name, value in rule._asdict().items()}
+
+
 def fit(cells: list[Cell], now: Rule) -> dict[str, Any]:
     known = list(rules(cells[0].numbers))
     losses = np.array([[cell.under(rule) for rule in known] for cell in cells])
@@ -250,10 +255,10 @@ def fit(cells: list[Cell], now: Rule) -> dict[str, Any]:
     for left_out in sorted(set(family)):
         rule = int(losses[family != left_out].mean(axis=0).argmin())
         held_out[family == left_out] = losses[family == left_out, rule]
-        chosen[left_out] = known[rule]._asdict()
+        chosen[left_out] = told(known[rule])
     before = np.array([cell.under(now) for cell in cells])
     return {
-        "rule": best._asdict(),
+        "rule": told(best),
         "mean relative loss": {
             "every table under the rule that the others choose": float(held_out.mean()),
             "all tables under the rule that all choose": float(losses.mean(axis=0).min()),
@@ -291,7 +296,7 @@ def main() -> None:
         whole["fitted"] = {
             kind: fit(cells_of(whole["tables"], kind == "numbers"), before) for kind, before in BEFORE.items()
         }
-        KEPT.write_text(json.dumps(whole, indent=None) + "\n")
+        KEPT.write_text(json.dumps(whole, allow_nan=False) + "\n")
         for kind, found in whole["fitted"].items():
             print(kind, json.dumps({key: found[key] for key in ("rule", "mean relative loss", "cells")}, indent=1))
 
