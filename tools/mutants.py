@@ -391,7 +391,7 @@ ROWS: list[Row] = [
     ),
     (
         "verify: numbers within 1 % are the same",
-        "certificate.py",
+        "wire.py",
         "rel_tol=1e-6",
         "rel_tol=1e-2",
         "tests/test_certificate.py",
