@@ -106,7 +106,11 @@ class Evaluation:
         assert isinstance(found, Evaluation)
         if (stated is None) != (found.released is None):
             raise ValueError("it is incomplete: what was released and its certificate go together.")
-        return found if stated is None else replace(found, certificate=Certificate.from_json(json.dumps(stated)))
+        return (
+            found
+            if stated is None
+            else replace(found, certificate=Certificate.from_json(json.dumps(stated, allow_nan=False)))
+        )
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Evaluation:

@@ -187,6 +187,7 @@ def test_a_signed_model_names_its_signer(sordino: Any, model: Path, tmp_path: Pa
         coef_ = loaded.coef
         intercept_ = loaded.intercept
         classes_ = loaded.classes
+        row_bound_ = loaded.row_bound
         certificate_ = loaded.certificate.sign(Identity.load(me))
 
     save_model(Signed(), tmp_path / "m.sordino", loaded.schema)

@@ -56,7 +56,6 @@ STRAIGHT = {"check_regressors_train": "the targets are a straight line, and the 
 @parametrize_with_checks(
     [
         PrivateLogisticRegression(epsilon=1e5, row_norm=10.0, weight_bound=1.0),
-        PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0, weight_bound=1.0),
         PrivateLinearRegression(epsilon=1e5, row_norm=4.0, target_bound=2.0, clip=2.0, weight_bound=1.0),
     ],
     expected_failed_checks=lambda estimator: EXPECTED,
@@ -68,6 +67,7 @@ def test_scikit_learn_contract(estimator, check):
 @pytest.mark.slow
 @parametrize_with_checks(
     [
+        PrivateHuberRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, threshold=2.0, weight_bound=1.0),
         PrivateLinearSVC(epsilon=1e5, row_norm=10.0, method=SHORT, weight_bound=1.0),
         PrivateQuantileRegressor(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT, weight_bound=1.0),
         PrivateLinearSVR(epsilon=1e5, row_norm=4.0, target_bound=2.0, method=SHORT, weight_bound=1.0),

@@ -71,7 +71,7 @@ def test_quantiles_are_where_they_should_be(numeric, q):
     # without the shift by (tau - 1/2)/s they are further away
     shifts = [10 * (q - 0.5) / model.certificate_.plan["inner"]["sharpness"] for model in models]
     unshifted = [(y < model.predict(X) - shift).mean() for model, shift in zip(models, shifts, strict=True)]
-    assert abs(np.mean(unshifted) - q) > abs(below - q) + 0.004
+    assert abs(np.mean(unshifted) - q) > abs(below - q) + 0.002
     model = quantiles(quantile=q, random_state=None).fit(X, y)
     assert (y < model.predict(X)).mean() == pytest.approx(q, abs=0.1)
     assert model.certificate_.problem.loss == Pinball(q, 1.0)

@@ -123,6 +123,7 @@ def test_what_a_coalition_can_compute_is_the_honest_sum_with_the_planned_noise(t
     assert np.std(left) > 0.9 * PLANNED.std
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trust", "coalition"), [case for case in CASES if case[0].mode != "committee"], ids=str)
 def test_pooled_shares_do_not_give_an_honest_owners_sum(trust, coalition):
     value = 10**14

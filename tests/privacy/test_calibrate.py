@@ -139,6 +139,7 @@ def test_noise_of_the_closed_form_for_sgd(
     assert ratio(FixedSizeSampled, REPLACE) == pytest.approx(against_fixed, abs=0.006)
 
 
+@pytest.mark.slow
 def test_budgets_that_cannot_be_met() -> None:
     with pytest.raises(ValueError, match=r"no amount of noise.*what does not depend on it costs more"):
         calibrate(lambda m: compose(Gaussian(m), PureDP(2.0)), Budget(1.0, 1e-5))

@@ -282,9 +282,12 @@ def test_what_costs_more_than_the_budget_is_never_admitted(event, budget):
 @cache
 def least_errors(event, relation):
     """e^y a + b and a + e^y b are not smaller, for any test between two neighbours with the errors a and b."""
-    ys = np.linspace(0, 3, 61)
+    # as many small ones as large ones: the less an event costs, the nearer to zero its profile falls
+    ys = np.concatenate([np.linspace(0, 3, 61), np.geomspace(1e-4, 0.05, 60)])
     least = np.array([1 - accountants.delta(event, float(y), relation) for y in ys])
-    both = np.concatenate([np.column_stack([np.exp(ys), np.ones(61)]), np.column_stack([np.ones(61), np.exp(ys)])])
+    both = np.concatenate(
+        [np.column_stack([np.exp(ys), np.ones(ys.size)]), np.column_stack([np.ones(ys.size), np.exp(ys)])]
+    )
     return both, np.tile(least, 2)
 
 

@@ -123,7 +123,7 @@ class KeptHead:
 def _with_digest(name: str, plain: Any) -> str:
     """A line that says which version wrote the next one, and its digest."""
     text = json.dumps(plain, allow_nan=False)
-    return json.dumps({name: _made_by(text.encode())}) + "\n" + text
+    return json.dumps({name: _made_by(text.encode())}, allow_nan=False) + "\n" + text
 
 
 def _made_by(text: bytes) -> dict[str, str]:

@@ -115,7 +115,8 @@ def processes(folder: Path, epsilon: float = 0.5, colluders: int = 4) -> dict[st
         issue(Path(passes), OWNERS)
         setting = json.dumps(
             {"data": str(folder), "epsilon": epsilon, "colluders": colluders, "folder": passes,
-             "addresses": addresses(OWNERS)}
+             "addresses": addresses(OWNERS)},
+            allow_nan=False,
         )  # fmt: skip
         command = [sys.executable, "-m", "sordino.papers.ddp_member"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}

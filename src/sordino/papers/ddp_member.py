@@ -40,7 +40,7 @@ def main() -> None:
         "certified": trained.certificate.epsilon,
         "assumed": list(trained.certificate.assumed),
     }
-    print(json.dumps(said))
+    print(json.dumps(said, allow_nan=False))
     aggregation.close()
 
 

@@ -13,7 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
+from sordino import outputs
 from sordino.identity import common_name
+
+_PASS = outputs.Kind("a certificate", b"-----BEGIN CERTIFICATE")
+_KEY = outputs.Kind("a key", b"-----BEGIN PRIVATE KEY", secret=True)
 
 
 def issue(folder: Path, members: int) -> None:
@@ -40,16 +44,16 @@ def issue(folder: Path, members: int) -> None:
         .add_extension(x509.BasicConstraints(True, None), True)
         .sign(key, hashes.SHA256())
     )
-    (folder / "authority.crt").write_bytes(root.public_bytes(serialization.Encoding.PEM))
+    outputs.write(folder / "authority.crt", root.public_bytes(serialization.Encoding.PEM), _PASS)
     for member in range(members):
         own = Ed25519PrivateKey.generate()
         names = x509.SubjectAlternativeName([x509.DNSName(common_name(member))])
         signed = builder(f"member {member}", own.public_key()).add_extension(names, False).sign(key, hashes.SHA256())
-        (folder / f"{member}.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+        outputs.write(folder / f"{member}.crt", signed.public_bytes(serialization.Encoding.PEM), _PASS)
         secret = own.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
-        (folder / f"{member}.key").write_bytes(secret)
+        outputs.write(folder / f"{member}.key", secret, _KEY)
 
 
 def addresses(count: int) -> list[str]:
