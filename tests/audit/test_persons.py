@@ -77,8 +77,9 @@ def test_the_claim_stands_for_a_person(name, unit, relation):
     problem, budget = replace(worst_case.problem(), person=unit), worst_case.budget(relation=relation)
     measured = found(METHODS[name], problem, budget, unit)
     assert measured <= budget.epsilon
-    # twenty records count as one that does its worst, so that much of the claim can be seen
-    assert measured >= 0.6 * budget.epsilon
+    # twenty records count as one that does its worst, so that much of the claim can be seen; of sums every step is paid
+    # for, and an average shows less than the steps
+    assert measured >= (0.4 if unit.contribution == "sum" else 0.6) * budget.epsilon
 
 
 @pytest.mark.audit
