@@ -33,7 +33,7 @@ from sordino.methods.protocol import (
     require_offered,
 )
 from sordino.oracle.rows import Rows
-from sordino.oracle.uncoded import Found
+from sordino.oracle.statistics import FoundValues
 from sordino.privacy.accountants import Guarantee, guarantee
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import SEEDED, Randomness
@@ -56,7 +56,7 @@ class Trained:
     """What has paid for it, where a ledger was charged."""
     covariance: NDArray[np.float64] | None = None
     """Of the weights, where it was asked for and came out."""
-    found: Found | None = None
+    found: FoundValues | None = None
     """The values of categories, where they were discovered."""
     row_bound: RowBound | None = None
     """Where rows were prepared: what they were kept within."""

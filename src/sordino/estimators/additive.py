@@ -21,7 +21,7 @@ from sordino.estimators.regressors import PrivateLinearRegression
 from sordino.estimators.tables import ReadsTables
 from sordino.methods.protocol import AnyMethod
 from sordino.oracle.files.source import Coding, Source
-from sordino.oracle.uncoded import Found
+from sordino.oracle.statistics import FoundValues
 from sordino.problem import Contribution
 from sordino.tabular.columns import ClassTarget, Number, NumberTarget, Target
 from sordino.tabular.curves import Curves
@@ -107,7 +107,7 @@ class _Additive(ReadsTables):
         draw(found[column], ax, tuple(map(str, getattr(self, "classes_", ()))))
         return ax
 
-    def _records(self, X: Any, y: Any, coding: Coding, found: Found | None = None) -> tuple[Any, Array | None]:
+    def _records(self, X: Any, y: Any, coding: Coding, found: FoundValues | None = None) -> tuple[Any, Array | None]:
         return super()._records(self._table(X), y, coding, found)
 
     def _rows(self, X: Any) -> Any:

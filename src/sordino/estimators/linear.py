@@ -31,7 +31,8 @@ from sordino.methods.protocol import AnyMethod
 from sordino.methods.settings import require_delta
 from sordino.oracle.files.source import Source
 from sordino.oracle.rows import Rows
-from sordino.oracle.uncoded import Found, UncodedRecords
+from sordino.oracle.statistics import FoundValues
+from sordino.oracle.uncoded import UncodedRecords
 from sordino.planner import choose, smoothing_for
 from sordino.prepare import (
     KEEPS_ZEROS,
@@ -58,7 +59,7 @@ class Uncoded:
 
     most: Mapping[str, int]
     count: Callable[[], Mapping[str, Mapping[str, int]]]
-    rows: Callable[[Found], tuple[Any, Array | None]]
+    rows: Callable[[FoundValues], tuple[Any, Array | None]]
 
 
 @dataclass(frozen=True)

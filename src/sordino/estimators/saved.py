@@ -131,7 +131,7 @@ def _settings(model: LoadedModel, certificate: Any) -> dict[str, Any]:
     return {**given, **({"classes": model.classes} if model.classes is not None else stated_target(certificate))}
 
 
-def _method(method: Any) -> dict[str, Any]:
+def _method(method: object) -> dict[str, Any]:
     return {"method": method.method, "intervals": True} if isinstance(method, WithIntervals) else {"method": method}
 
 

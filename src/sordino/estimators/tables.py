@@ -12,7 +12,7 @@ from sklearn.utils.validation import column_or_1d
 from sordino.arrays import Array
 from sordino.estimators.linear import Uncoded
 from sordino.oracle.files.source import Coding, Source
-from sordino.oracle.uncoded import Found
+from sordino.oracle.statistics import FoundValues
 from sordino.sentences import SCHEMA_PUBLIC
 from sordino.tabular.columns import ClassTarget, NumberTarget
 from sordino.tabular.schema import Schema
@@ -56,7 +56,7 @@ class ReadsTables:
             )
         return schema
 
-    def _records(self, X: Any, y: Any, coding: Coding, found: Found | None = None) -> tuple[Any, Array | None]:
+    def _records(self, X: Any, y: Any, coding: Coding, found: FoundValues | None = None) -> tuple[Any, Array | None]:
         """Rows and coded targets: those of the table's own column, or `y` in its place.
 
         Of values that are to be discovered those that were `found`; none before.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.oracle.protocol import Oracle
-from sordino.oracle.uncoded import Found
+from sordino.oracle.statistics import FoundValues
 from sordino.privacy.events import Event
 from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem, Problem
@@ -35,7 +35,7 @@ class Release:
     """Which setting of a search the weights come from."""
     covariance: Array | None = None
     """Of the weights, where their law is known: see `sordino.inference`."""
-    found: Found | None = None
+    found: FoundValues | None = None
     """The values of categories, where they were discovered."""
     row_bound: RowBound | None = None
     """Where the given rows were trained on, which the event has paid for."""

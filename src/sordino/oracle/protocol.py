@@ -14,8 +14,7 @@ from sordino.losses import Loss
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
-from sordino.oracle.statistics import RowStatistic
-from sordino.oracle.uncoded import Found
+from sordino.oracle.statistics import FoundValues, RowStatistic
 from sordino.privacy.noise import GaussianNoise, Noise
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
@@ -93,12 +92,12 @@ class ExactOracle(Oracle, Protocol):
 class UncodedOracle(Oracle, Protocol):
     """Holds records that have no rows yet: it tells which categories occur often, with noise, and becomes an oracle."""
 
-    def values(self, noise: GaussianNoise, threshold: float, randomness: Randomness) -> Found:
+    def values(self, noise: GaussianNoise, threshold: float, randomness: Randomness) -> FoundValues:
         """Of every column, those whose noisy counts are above the threshold."""
         ...
 
     @property
-    def coded(self) -> Callable[[Found], LinearOracle]: ...
+    def coded(self) -> Callable[[FoundValues], LinearOracle]: ...
 
 
 @runtime_checkable

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -251,6 +252,10 @@ OfTargets = CrossMoments | WeightedMoments | ClassCounts
 """Sums that leave out records whose target the loss does not admit."""
 
 RowStatistic = RowSum | RowsWithin | ColumnsBelow | SquareSum | MomentSum | OfTargets
+
+
+FoundValues = Mapping[str, tuple[str, ...]]
+"""Of columns whose categories were discovered: the values of each, in alphabetical order."""
 
 
 @dataclass(frozen=True)

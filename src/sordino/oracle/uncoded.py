@@ -10,24 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.oracle.allowed import allow
+from sordino.oracle.protocol import LinearOracle
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import Batch, Sampling
-from sordino.oracle.statistics import ValueCounts
-
-if TYPE_CHECKING:
-    from sordino.oracle.protocol import LinearOracle
-    from sordino.privacy.noise import GaussianNoise, Noise
-    from sordino.privacy.randomness import Randomness
-
-Found = Mapping[str, tuple[str, ...]]
-"""The values of every column, in alphabetical order."""
+from sordino.oracle.statistics import FoundValues, ValueCounts
+from sordino.privacy.noise import GaussianNoise, Noise
+from sordino.privacy.randomness import Randomness
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +34,9 @@ class UncodedRecords:
     most: Mapping[str, int]
     relation: Relation
     count: Callable[[], Mapping[str, Mapping[str, int]]]
-    coded: Callable[[Found], LinearOracle]
+    coded: Callable[[FoundValues], LinearOracle]
 
-    def values(self, noise: GaussianNoise, threshold: float, randomness: Randomness) -> Found:
+    def values(self, noise: GaussianNoise, threshold: float, randomness: Randomness) -> FoundValues:
         """Those whose noisy count is above the threshold, of each column at most the largest of them."""
         allow(ValueCounts(len(self.most)), noise, self.relation)
         # every count has noise of its own

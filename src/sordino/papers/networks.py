@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sordino.budget import Budget
+from sordino.methods.protocol import AnyMethod
 from sordino.oracle.torch import load_parameters
 from sordino.torch import Moment, fit
 
@@ -133,7 +134,7 @@ class Curve:
 def train(
     network: Callable[[], nn.Module],
     pictures: Pictures,
-    method: Any,
+    method: AnyMethod,
     budget: Budget,
     seed: int,
     epochs: float,

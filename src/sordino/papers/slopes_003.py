@@ -32,7 +32,7 @@ import numpy as np
 from sordino.budget import Budget
 from sordino.domains import Ball
 from sordino.losses import Absolute, Hinge, Logistic, MoreauSmoothed, Pinball
-from sordino.methods import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, ProximalSmoothing
+from sordino.methods import DescentPlan, NoisyGradientDescent, NoisySGD, ObjectivePerturbation, ProximalSmoothing
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.papers.experiment import Cell, Known, Value, cell
@@ -155,7 +155,8 @@ def inside(n: int) -> dict[str, Any]:
     hinge = Hinge()
     world = World("signs", hinge)
     problem, budget = Problem(n, D, world.loss, domain=Ball(M)), Budget(1.0, 1 / n**2)
-    plan: Any = ProximalSmoothing(calibration="paper").plan(problem, budget)
+    plan = ProximalSmoothing(calibration="paper").plan(problem, budget)
+    assert isinstance(plan.inner, DescentPlan)
     beta, T, m = plan.sharpness, plan.inner.steps, round(plan.inner.sampling.expected_size(n))
     X, y = world.records(n, np.random.default_rng(7))
     oracle = linear_oracle(X, y, problem, Rows(1.0)).under(MoreauSmoothed(hinge, beta))

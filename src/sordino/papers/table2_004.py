@@ -46,8 +46,11 @@ from sordino.methods import (
     RandomRoundSGD,
     RecursiveMomentum,
 )
+from sordino.methods.baselines.adaptive_gradient_descent import AdaptiveGradientDescentPlan
+from sordino.methods.protocol import AnyMethod
 from sordino.methods.updates import Recursive
 from sordino.oracle import linear_oracle
+from sordino.oracle.protocol import ExactOracle, LinearOracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FullBatch
 from sordino.papers.experiment import Cell, Known, Value, cell
@@ -116,7 +119,7 @@ def load(folder: Path, name: str) -> Task:
 class Counting:
     """An oracle that counts what it reads, and keeps the points it is asked about: for a table, not for a release."""
 
-    def __init__(self, oracle: Any, records: int) -> None:
+    def __init__(self, oracle: LinearOracle, records: int) -> None:
         self.oracle, self.records = oracle, records
         self.read = self.gradients = 0.0
         self.path: list[tuple[float, np.ndarray]] = []
@@ -192,7 +195,7 @@ def best(task: Task, budget: Budget, passes: dict[str, int], name: str) -> int:
     return int(np.argmin(losses))
 
 
-def measure(task: Task, method: Any, budget: Budget, runs: int) -> dict[str, Any]:
+def measure(task: Task, method: AnyMethod, budget: Budget, runs: int) -> dict[str, Any]:
     problem, oracle = task.problem, task.oracle()
     begun = time.process_time()
     plan = method.plan(problem, budget)
@@ -217,12 +220,12 @@ def measure(task: Task, method: Any, budget: Budget, runs: int) -> dict[str, Any
     figures["runs"] = runs
     figures["deviation"] = float(np.std(columns["test loss"], ddof=1)) if runs > 1 else None
     figures["planning seconds"] = planning
-    figures["settings"] = settings(method, plan, problem)
+    figures["settings"] = settings(plan, problem)
     figures["curve"] = curve(oracle, max(paths, key=len))
     return figures
 
 
-def settings(method: Any, plan: Any, problem: Problem) -> dict[str, Any]:
+def settings(plan: DescentPlan | AdaptiveGradientDescentPlan, problem: Problem) -> dict[str, Any]:
     L, beta, _ = problem.constants
     kept: dict[str, Any] = {}
     if isinstance(plan, DescentPlan):
@@ -237,7 +240,7 @@ def settings(method: Any, plan: Any, problem: Problem) -> dict[str, Any]:
     return {**kept, "clip over L": plan.clip / L, "noise multiplier": plan.noise.multiplier}
 
 
-def curve(oracle: Any, path: list[tuple[float, np.ndarray]], points: int = 60) -> list[tuple[float, float]]:
+def curve(oracle: ExactOracle, path: list[tuple[float, np.ndarray]], points: int = 60) -> list[tuple[float, float]]:
     """(passes, training objective) at a few points of one run."""
     some = np.unique(np.linspace(0, len(path) - 1, points).astype(int))
     values = oracle.value(np.stack([path[i][1] for i in some])) + PENALTY.value(np.stack([path[i][1] for i in some]))

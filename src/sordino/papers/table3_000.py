@@ -44,6 +44,7 @@ from sordino.methods import BassilySmithThakurta, OutputPerturbation
 from sordino.methods.protocol import Calibration
 from sordino.methods.schedule import expected_radius
 from sordino.oracle import linear_oracle
+from sordino.oracle.protocol import LinearOracle
 from sordino.oracle.rows import Rows
 from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.table3_baseline import descend
@@ -112,7 +113,7 @@ class Task:
     X: np.ndarray
     y: np.ndarray
     problem: Problem
-    oracle: Any
+    oracle: LinearOracle
     radius: float
     least: float
     """F at the minimiser."""

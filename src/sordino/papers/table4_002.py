@@ -30,6 +30,7 @@ import numpy as np
 from sordino.budget import Budget
 from sordino.linear_task import INTERCEPT_OF_CLASSES
 from sordino.methods import HalvedMidway, NoisyGradientDescent, NoisySGD
+from sordino.methods.protocol import AnyMethod
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FullBatch
@@ -68,7 +69,7 @@ class Task:
     def budget(self, epsilon: float) -> Budget:
         return Budget(epsilon, 1 / self.problem.records**2)
 
-    def accuracies(self, method: Any, epsilon: float, runs: int, seed: int) -> tuple[np.ndarray, Any]:
+    def accuracies(self, method: AnyMethod, epsilon: float, runs: int, seed: int) -> tuple[np.ndarray, Any]:
         """Test accuracy of `runs` models trained side by side, and their plan."""
         problem = self.problem
         plan = method.plan(problem, self.budget(epsilon))
