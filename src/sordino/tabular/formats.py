@@ -175,8 +175,9 @@ class CsvTable:
             start = bytes(stream.read(_HEADER))
         encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf8"
         first = start.decode(encoding, errors="replace").lstrip("\ufeff\r\n")
-        # what stands in quotes does not count
-        header = re.sub(r'"[^"]*"', "", first).partition("\n")[0]
+        # what stands in quotes does not count, and may have several lines
+        line = re.match(r'(?:"[^"]*"|[^\n])*', first)
+        header = re.sub(r'"[^"]*"', "", line[0] if line else "")
         usual = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
         delimiter = max((usual, ";", "\t", "|", ","), key=header.count)
         table = CsvTable(path, delimiter, encoding, pa.schema([]), kinds)
