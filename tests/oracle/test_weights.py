@@ -24,9 +24,21 @@ from sordino.privacy.randomness import Randomness
 from sordino.problem import PersonUnit, Problem
 
 RECORDS, FEATURES, ROWS = 60, 5, Rows(2.0, 0.6)
-FORMS = {"dense": np.asarray, "sparse": sparse.csr_array}
 GIVEN = np.resize([0.25, 1.0, 0.0, 0.7, -3.0, 40.0, np.nan, np.inf, -np.inf], RECORDS)
 COUNTED = np.resize([0.25, 1.0, 0.0, 0.7, 0.0, 1.0, 0.0, 1.0, 0.0], RECORDS)
+
+
+def in_source(X, y, *public):
+    """Read block by block; a source has one record at least."""
+    source = (Memory.of(np.asarray(X), np.asarray(y)), None) if len(X) else (X, y)
+    return linear_oracle(*source, *public)
+
+
+def as_sparse(X, y, *public):
+    return linear_oracle(sparse.csr_array(X), y, *public)
+
+
+FORMS = {"dense": linear_oracle, "sparse": as_sparse, "source": in_source}
 every_form = pytest.mark.parametrize("form", FORMS)
 
 
@@ -61,15 +73,13 @@ def over(query, batch):
 def test_a_record_counts_its_weight_from_nothing_to_one(loss, form):
     """Every answer is the sum of what records add without weights, each times what it counts."""
     X, y, problem = example(loss)
-    plain_oracle = linear_oracle(FORMS[form](X), y, problem, ROWS)
-    oracle = linear_oracle(FORMS[form](X), y, problem, ROWS, Relation.REPLACE_ONE, None, GIVEN)
+    plain_oracle = FORMS[form](X, y, problem, ROWS)
+    oracle = FORMS[form](X, y, problem, ROWS, Relation.REPLACE_ONE, None, GIVEN)
     for models in (0, 9):
         for query in queries(problem, models):
             if isinstance(query, ClippedLoss):
                 one_each = replace(problem, records=1)
-                each = [
-                    exact(linear_oracle(FORMS[form](X[[i]]), y[[i]], one_each, ROWS), query) for i in range(RECORDS)
-                ]
+                each = [exact(FORMS[form](X[[i]], y[[i]], one_each, ROWS), query) for i in range(RECORDS)]
                 some = range(RECORDS)
             else:
                 some = range(RECORDS) if query.batch is None else query.batch
@@ -88,18 +98,18 @@ def test_weights_stay_with_their_records(form):
     def oracle(which, rows=ROWS, loss=None, persons=None):
         stated = replace(problem, records=len(which) if persons is None else len(persons), loss=loss or Logistic())
         stated = replace(stated, person=None if persons is None else persons.unit)
-        return linear_oracle(make(X[which]), y[which], stated, rows, Relation.REPLACE_ONE, persons, GIVEN[which])
+        return make(X[which], y[which], stated, rows, Relation.REPLACE_ONE, persons, GIVEN[which])
 
     whole, half = np.arange(RECORDS), np.arange(0, RECORDS, 2)
     inside = oracle(whole).divide(half, replace(problem, records=30), replace(problem, records=30))[1]
     np.testing.assert_allclose(inside.gradient(at), oracle(half).gradient(at), rtol=1e-12)
     prepared = PreparedRows(1.0, 0.6, 1.0, np.zeros(FEATURES), np.full(FEATURES, 0.3))
-    directly = linear_oracle(make(0.3 * X), y, problem, Rows(1.0, 0.6), Relation.REPLACE_ONE, None, GIVEN)
+    directly = make(0.3 * X, y, problem, Rows(1.0, 0.6), Relation.REPLACE_ONE, None, GIVEN)
     np.testing.assert_allclose(oracle(whole).under_rows(prepared).gradient(at), directly.gradient(at), rtol=1e-12)
     other = oracle(whole).under(Huber(0.5))
     np.testing.assert_allclose(other.gradient(at), oracle(whole, loss=Huber(0.5)).gradient(at), rtol=1e-12)
     both = oracle(whole, loss=Weighted(Logistic(), (0.5, 1.0)))
-    classes = linear_oracle(make(X), y, problem, ROWS, Relation.REPLACE_ONE, None, COUNTED * np.where(y > 0, 1.0, 0.5))
+    classes = make(X, y, problem, ROWS, Relation.REPLACE_ONE, None, COUNTED * np.where(y > 0, 1.0, 0.5))
     np.testing.assert_allclose(both.gradient(at), classes.gradient(at), rtol=1e-12)
     np.testing.assert_allclose(both.curvature_product(at)(at), classes.curvature_product(at)(at), rtol=1e-12)
     persons = Persons.of(whole // 2, PersonUnit(), Randomness.seeded(0))
@@ -111,9 +121,9 @@ def test_moments_are_weighted(form):
     loss = Squared(2.0, clip=0.5)
     X, y, problem = example(loss)
     asked = CrossMoments(0.7, loss)
-    got = exact(linear_oracle(FORMS[form](X), y, problem, ROWS, Relation.REPLACE_ONE, None, GIVEN), asked)
+    got = exact(FORMS[form](X, y, problem, ROWS, Relation.REPLACE_ONE, None, GIVEN), asked)
     one = replace(problem, records=1)
-    each = [exact(linear_oracle(FORMS[form](X[[i]]), y[[i]], one, ROWS), asked) for i in range(RECORDS)]
+    each = [exact(FORMS[form](X[[i]], y[[i]], one, ROWS), asked) for i in range(RECORDS)]
     np.testing.assert_allclose(got, sum(w * part for w, part in zip(COUNTED, each, strict=True)), atol=1e-12)
 
 
@@ -141,7 +151,7 @@ def test_neighbours_are_never_further_apart_than_without_weights(records, strang
 
     def answers(data, relation):
         table = np.array(data).reshape(-1, 4)
-        oracle = linear_oracle(FORMS[form](table[:, :2]), table[:, 2], problem, ROWS, relation, None, table[:, 3])
+        oracle = FORMS[form](table[:, :2], table[:, 2], problem, ROWS, relation, None, table[:, 3])
         return [np.ravel(exact(oracle, query)) for query in questions]
 
     first = answers(records, Relation.REPLACE_ONE)
@@ -162,11 +172,10 @@ def test_two_heavy_records_are_as_far_apart_as_the_sensitivity():
     assert apart == pytest.approx(Gradient(np.zeros(1), 0.25).sensitivity(Relation.REPLACE_ONE), rel=1e-12)
 
 
-def test_weights_of_another_number_or_of_files_are_refused():
+@every_form
+def test_weights_of_another_number_or_kind_are_refused(form):
     X, y, problem = example(Logistic())
     with pytest.raises(ValueError, match=r"the weights have shape \(3,\) for 60 rows"):
-        linear_oracle(X, y, problem, ROWS, Relation.REPLACE_ONE, None, np.ones(3))
-    with pytest.raises(ValueError, match="records in files or on a cluster have no weights"):
-        linear_oracle(Memory.of(X, y), None, problem, ROWS, Relation.REPLACE_ONE, None, np.ones(RECORDS))
+        FORMS[form](X, y, problem, ROWS, Relation.REPLACE_ONE, None, np.ones(3))
     with pytest.raises(ValueError, match="must hold real numbers"):
-        linear_oracle(X, y, problem, ROWS, Relation.REPLACE_ONE, None, ["heavy"] * RECORDS)
+        FORMS[form](X, y, problem, ROWS, Relation.REPLACE_ONE, None, ["heavy"] * RECORDS)

@@ -55,6 +55,12 @@ def fit(
         str | None,
         typer.Option(help="What classes count: no=1,yes=5 (public numbers), or balanced, by a count that is paid for."),
     ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="The column that says what a record counts. It needs --weight-bound.")
+    ] = None,
+    weight_bound: Annotated[
+        float | None, typer.Option(help="With --weight: a public bound; weights above it are cut to it.")
+    ] = None,
     method: MethodName = "auto",
     l2: L2 = 0.0,
     intervals: Intervals = False,
@@ -91,6 +97,8 @@ def fit(
     Budget(epsilon, delta or 0.0, relation)
     require_places(out, certificate, inputs=(data, schema, ledger_file(ledger), *identity_files(sign)))
     require_both(ledger, dataset)
+    if (weight is None) != (weight_bound is None):
+        raise ValueError("--weight and --weight-bound go together: name a column and a public bound, or neither.")
     signer = None if sign is None else Identity.load(sign)
     settings = {
         "epsilon": epsilon,
@@ -103,6 +111,8 @@ def fit(
         "random_state": seed,
         **own,
     }
+    if weight_bound is not None:
+        settings["weight_bound"] = weight_bound
     if intervals:
         if "intervals" not in kind().get_params():
             raise ValueError(
@@ -112,7 +122,7 @@ def fit(
     if seed is not None:
         complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
     # with workers to share the records out to, they are not all brought here
-    records_in = _opened(data, described, memory if cluster is None else 0.0, person)
+    records_in = _opened(data, described, memory if cluster is None else 0.0, (person, weight))
     estimator = kind(**settings)
     budget = f"epsilon {epsilon:g}" + ("" if delta is None else f", delta {delta:g}")
     with (
@@ -122,6 +132,7 @@ def fit(
     ):
         estimator.fit(
             source,
+            sample_weight=weight,
             person=person,
             records_per_person=per_person,
             contribution=contribution,
@@ -150,11 +161,11 @@ def _shared_out(table: EncodedTable, address: str | None, workers: int, memory: 
         yield cluster.hold(table, None)
 
 
-def _opened(data: Path, schema: Schema, memory: float, person: str | None) -> EncodedTable:
+def _opened(data: Path, schema: Schema, memory: float, others: tuple[str | None, ...]) -> EncodedTable:
     from sordino.oracle.files.encoded import EncodedTable
 
     table = EncodedTable(data, schema, memory * 2**30)
-    unused = [name for name in table.files.names if name not in (*table.columns, *schema.ignore, person)]
+    unused = [name for name in table.files.names if name not in (*table.columns, *schema.ignore, *others)]
     if unused:
         say(f"Columns of {data} that the schema does not mention, and that are not used: {', '.join(unused)}.")
     return table

@@ -23,7 +23,7 @@ from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
-from sordino.estimators.weights import balance_of, record_weights, with_class_weights
+from sordino.estimators.weights import balance_of, record_weights, weights_in, with_class_weights
 from sordino.linear_task import INTERCEPT_OF_CLASSES, LinearTask, class_coding, logistic
 from sordino.losses import Hinge, Loss
 from sordino.methods.protocol import AnyMethod
@@ -90,14 +90,15 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
         """`X` may be records in files (`sordino.files`), which bring their targets along.
 
         With a schema it is a table, whose own column is the target unless `y` is given. `sample_weight` says what every
-        record counts, up to `weight_bound`. `person` says whose each record is, by an array or by the name of a column,
-        which is then no feature: what is protected is a person with all their records, of which at most
+        record counts, up to `weight_bound`, and `person` whose it is, each by an array or by the name of a column,
+        which is then no feature. With `person` what is protected is a person with all their records, of which at most
         `records_per_person`, a public number, are used. They make one `contribution`: "mean", so that every person
         counts alike; "capped", so that every record does; or "sum", which is clipped as one, and divided by
         `typical_records`, a public guess of how many records a person has.
         """
         before = self._steps_before()
         X, whose = Whose.of(X, person, self.encoded_by is not None, records_per_person, contribution, typical_records)
+        X, sample_weight = weights_in(X, sample_weight, self.weight_bound, self.encoded_by)
         features, targets, classes, known = self._read(X, y)
         task = self.task(classes)
         weights, weighted = record_weights(sample_weight, self.weight_bound, features)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.files.source import Source
+from sordino.estimators.named_columns import PERSON
 from sordino.oracle.persons import Persons, count_persons
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Contribution, PersonUnit
@@ -58,45 +58,13 @@ def identifiers_of(X: Any, person: Any, has_schema: bool) -> tuple[Any, Any]:
     """
     if not isinstance(person, str):
         return X, person
-    if isinstance(X, Source):
-        return X, _of_files(X, person)
-    if not has_schema and not hasattr(X, "columns"):
-        raise ValueError(
-            f"person names a column, and X is a {type(X).__name__}, which has no columns with names: give an array "
-            "with one identifier for every record."
-        )
-    from sordino.tabular.frames import to_arrow
-
-    cells = _cells(to_arrow(X, [person]).column(0))
-    if has_schema:
-        return X, cells
-    import narwhals as nw
-
-    return nw.from_native(X, eager_only=True).drop(person).to_native(), cells
-
-
-def _of_files(X: Any, person: str) -> Any:
-    from sordino.oracle.cluster import Spread
-
-    source = X.source if isinstance(X, Spread) else X
-    files = getattr(source, "files", None)
-    if files is None:
-        raise ValueError(
-            f"person names a column, and {type(source).__name__} has no columns with names: give an array with one "
-            "identifier for every record."
-        )
-    if person in getattr(source, "names", ()):
-        raise ValueError(
-            "person names a column that is among the features: list the others in `features`, because an identifier "
-            "as a feature is about one person alone."
-        )
-    return np.concatenate([_cells(piece.column(0)) for piece in files.read([person])])
+    X, cells = PERSON.taken(X, person, has_schema)
+    return X, np.concatenate([_cells(piece) for piece in cells] or [np.empty(0)])
 
 
 def _cells(column: Any) -> NDArray[Any]:
     import pyarrow as pa
 
-    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     cells: NDArray[Any] = column.to_numpy(zero_copy_only=False)

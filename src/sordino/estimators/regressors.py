@@ -19,7 +19,7 @@ from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
 from sordino.estimators.persons import Whose
 from sordino.estimators.tables import ReadsTables, require_own_targets
-from sordino.estimators.weights import record_weights
+from sordino.estimators.weights import record_weights, weights_in
 from sordino.given import require_number
 from sordino.linear_task import INTERCEPT_OF_NUMBERS, LinearTask
 from sordino.losses import TYPICAL_RESIDUAL, EpsilonInsensitive, Huber, Loss, Pinball, Squared
@@ -63,14 +63,15 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
         """`X` may be records in files (`sordino.files`), which bring their targets along.
 
         With a schema it is a table, whose own column is the target unless `y` is given. `sample_weight` says what every
-        record counts, up to `weight_bound`. `person` says whose each record is, by an array or by the name of a column,
-        which is then no feature: what is protected is a person with all their records, of which at most
+        record counts, up to `weight_bound`, and `person` whose it is, each by an array or by the name of a column,
+        which is then no feature. With `person` what is protected is a person with all their records, of which at most
         `records_per_person`, a public number, are used. They make one `contribution`: "mean", so that every person
         counts alike; "capped", so that every record does; or "sum", which is clipped as one, and divided by
         `typical_records`, a public guess of how many records a person has.
         """
         before = self._steps_before()
         X, whose = Whose.of(X, person, self.encoded_by is not None, records_per_person, contribution, typical_records)
+        X, sample_weight = weights_in(X, sample_weight, self.weight_bound, self.encoded_by)
         # before a record is read: what is asked for may make no sense
         task, coding = self.task(), self._coding()
         features, targets = self._read(X, y, coding)

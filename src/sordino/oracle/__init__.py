@@ -26,12 +26,13 @@ def linear_oracle(
 
     A matrix, dense or a SciPy sparse one, is a block in memory. Records in files or on a cluster have their targets
     with them, so that `y` is None: they are read as they are needed, or asked for where they are. A problem that is
-    about persons needs to know whose each record is. `weights` say what every record of a matrix counts: they are cut
-    to [0, 1], so that no record adds more than without them.
+    about persons needs to know whose each record is. `weights` say what every record counts, wherever it is: they are
+    cut to [0, 1], so that no record adds more than without them.
     """
     # imported here because the compiler behind the kernels takes a while to load
     import numpy as np
 
+    from sordino.oracle.allowed import real_numbers
     from sordino.oracle.blocks import Blocks, HeldBlocks
     from sordino.oracle.cluster import ClusterBlocks, Spread
     from sordino.oracle.files.partition import Partition, StreamedBlocks
@@ -46,18 +47,12 @@ def linear_oracle(
     model.fits(shape, shape[:1] if isinstance(X, Source) else np.shape(y))
     require_same_unit(problem, persons, shape[0])
     model.counts(shape[0] if persons is None else len(persons))
+    if weights is not None and np.shape(weights) != shape[:1]:
+        raise ValueError(f"the weights have shape {np.shape(weights)} for {shape[0]} rows of X: one each is needed.")
     blocks: Blocks
     if isinstance(X, Source):
-        if weights is not None:
-            raise ValueError(
-                "records in files or on a cluster have no weights: bring them into memory, or leave them out."
-            )
-        whole = Partition.whole(X)
+        whole = Partition.whole(X, None if weights is None else real_numbers(weights))
         blocks = ClusterBlocks(X, whole, rows) if isinstance(X, Spread) else StreamedBlocks(whole, rows)
     else:
-        if weights is not None and np.shape(weights) != shape[:1]:
-            raise ValueError(
-                f"the weights have shape {np.shape(weights)} for {shape[0]} rows of X: one each is needed."
-            )
         blocks = HeldBlocks.of(X, y, rows, weights)
     return BlockwiseOracle(model, blocks if persons is None else person_blocks(blocks, persons))

@@ -22,11 +22,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.arrays import Index
+from sordino.arrays import Array, Index
 from sordino.oracle.block_queries import BlockQuery, about
 from sordino.oracle.blocks import Blocks, HeldBlocks, block_of
 from sordino.oracle.files.memory import Memory
-from sordino.oracle.files.partition import Partition, StreamedBlocks
+from sordino.oracle.files.partition import BlockRecords, Partition, StreamedBlocks
 from sordino.oracle.files.selection import Selection
 from sordino.oracle.files.source import Coding, Reader, Source
 from sordino.oracle.kernels.pool import cut, threads as processors
@@ -143,19 +143,49 @@ class Spread:
 class KeptBlock:
     """A partition that is read once and kept. Its answers have the bits of those that are read for."""
 
-    def __init__(self, partition: Partition) -> None:
-        with partition.read() as blocks:
-            self._rows = {number: (_own(X), y) for number, X, y in blocks}
+    def __init__(self, records: Iterable[BlockRecords]) -> None:
+        self._records = list(records)
         self._blocks: tuple[Rows, HeldBlocks] | None = None
+
+    @staticmethod
+    def read(partition: Partition) -> KeptBlock:
+        with partition.read() as blocks:
+            return KeptBlock(block._replace(X=_own(block.X)) for block in blocks)
+
+    def weighted(self, partition: Partition) -> KeptBlock:
+        """The same records in the same memory, with the weights of a partition."""
+        return KeptBlock(block._replace(weights=partition.weights_of(block.number)) for block in self._records)
 
     @property
     def unknown_targets(self) -> int:
-        return sum(int(np.isnan(y).sum()) for _, y in self._rows.values())
+        return sum(int(np.isnan(block.y).sum()) for block in self._records)
 
     def under(self, rows: Rows) -> HeldBlocks:
         if self._blocks is None or self._blocks[0] != rows:
-            self._blocks = rows, HeldBlocks({number: block_of(X, y, rows) for number, (X, y) in self._rows.items()})
+            held = {block.number: block_of(block.X, block.y, rows, block.weights) for block in self._records}
+            self._blocks = rows, HeldBlocks(held)
         return self._blocks[1]
+
+
+@dataclass(frozen=True, eq=False)
+class LeasedRecords:
+    """Which records of a worker's blocks are meant, None being all, and what each of its records counts."""
+
+    selection: Selection | None = None
+    weights: Array | None = None
+
+    @staticmethod
+    def of(partition: Partition, first: int, last: int) -> LeasedRecords:
+        """Of the blocks first..last of a whole source."""
+        selection, weights = partition.selection, partition.weights
+        span = partition.source.units.span
+        return LeasedRecords(
+            None if selection is None else selection.blocks(first, last),
+            None if weights is None else weights[span(first)[0] : span(last - 1)[1]],
+        )
+
+
+EVERY_RECORD = LeasedRecords()
 
 
 class Worker:
@@ -168,14 +198,14 @@ class Worker:
 
     def check(self) -> int:
         """How many targets are not known."""
-        here = self._of(_EVERYBODY, None)
+        here = self._of(_EVERYBODY, EVERY_RECORD)
         if isinstance(here, KeptBlock):
             return here.unknown_targets
         with here.read() as blocks:
-            return sum(int(np.isnan(y).sum()) for _, _, y in blocks)
+            return sum(int(np.isnan(block.y).sum()) for block in blocks)
 
-    def answer(self, key: str, selection: Selection | None, rows: Rows, asked: BlockQuery, batch: Batch) -> list[Term]:
-        here = self._of(key, selection)
+    def answer(self, key: str, some: LeasedRecords, rows: Rows, asked: BlockQuery, batch: Batch) -> list[Term]:
+        here = self._of(key, some)
         blocks: Blocks = here.under(rows) if isinstance(here, KeptBlock) else StreamedBlocks(here, rows)
         total = TreeSum(self._partition.first)
         for term in blocks.terms(asked, batch):
@@ -188,11 +218,15 @@ class Worker:
     def process(self) -> int:
         return os.getpid()
 
-    def _of(self, key: str, selection: Selection | None) -> Partition | KeptBlock:
+    def _of(self, key: str, some: LeasedRecords) -> Partition | KeptBlock:
         if key not in self._held:
-            part = replace(self._partition, selection=selection)
-            small = len(part) * part.source.row_bytes <= self._memory
-            self._held[key] = KeptBlock(part) if small else part
+            part = replace(self._partition, selection=some.selection, weights=some.weights)
+            everybody = self._held.get(_EVERYBODY)
+            if some.selection is None and isinstance(everybody, KeptBlock):
+                self._held[key] = everybody.weighted(part)
+            else:
+                small = len(part) * part.source.row_bytes <= self._memory
+                self._held[key] = KeptBlock.read(part) if small else part
         return self._held[key]
 
 
@@ -268,13 +302,14 @@ class Crew:
 
 
 class Lease:
-    """A selection of the records that the workers keep as long as somebody asks about it."""
+    """Some of the records, and what they count, that the workers keep as long as somebody asks about them."""
 
-    def __init__(self, crew: Crew, selection: Selection | None) -> None:
-        self.key = _EVERYBODY if selection is None else uuid.uuid4().hex
-        self.slices: list[Any] = [None for _ in crew.ranges]
-        if selection is not None:
-            self.slices = [_ray().put(selection.blocks(*some)) for some in crew.ranges]
+    def __init__(self, crew: Crew, partition: Partition) -> None:
+        everybody = partition.selection is None and partition.weights is None
+        self.key = _EVERYBODY if everybody else uuid.uuid4().hex
+        self.slices: list[Any] = [EVERY_RECORD for _ in crew.ranges]
+        if not everybody:
+            self.slices = [_ray().put(LeasedRecords.of(partition, *some)) for some in crew.ranges]
             weakref.finalize(self, _forget, crew.workers, self.key)
 
 
@@ -288,7 +323,7 @@ class ClusterBlocks:
 
     @cached_property
     def lease(self) -> Lease:
-        return Lease(self.spread.crew, self.partition.selection)
+        return Lease(self.spread.crew, self.partition)
 
     def __len__(self) -> int:
         return len(self.partition)

@@ -35,8 +35,9 @@ def commit() -> str:
 def command() -> str:
     """What was typed, but for where this machine keeps its data sets and its programs."""
     script, *options = sys.argv
-    if "--data" in options:
-        options[options.index("--data") + 1] = "DATA"
+    for option, shown in (("--data", "DATA"), ("--newest", "PYTHON")):
+        if option in options:
+            options[options.index(option) + 1] = shown
     if Path(script).suffix == ".py" and Path(script).resolve().is_relative_to(_ROOT / "benchmarks"):
         return shlex.join(["python", os.path.relpath(script, _ROOT), *options])
     return shlex.join(["sordino", *options])

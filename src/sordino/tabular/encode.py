@@ -81,7 +81,7 @@ def target_numbers(schema: Schema, cells: pa.Array) -> Array:
     """The place of every label among the sorted classes, or numbers mapped from the public range to [-1, 1]."""
     target = schema.target
     if not isinstance(target, ClassTarget):
-        raw = _numbers(target.column, cells)
+        raw = numbers_in(target.column, cells)
         _refuse(np.isinf(raw), target.column, "an infinite number", "mend the records")
         _refuse(np.isnan(raw), target.column, "no number", "a record without a target cannot be used; mend or drop it")
         return np.asarray(_scaled(raw, target.bounds), dtype=np.float64)
@@ -284,7 +284,7 @@ def _refusal(column: Column, what: int) -> str:
 
 def _numbers_of(named: tuple[str, Column], cells: pa.Array) -> Array:
     name, column = named
-    return _dates(name, column, cells) if isinstance(column, Date) else _numbers(name, cells)
+    return _dates(name, column, cells) if isinstance(column, Date) else numbers_in(name, cells)
 
 
 _Coded = tuple[NDArray[Any], Places]
@@ -315,7 +315,7 @@ def _scaled(raw: Any, column: Number) -> Any:
     return np.clip(scaled, -1.0, 1.0)
 
 
-def _numbers(name: str, cells: pa.Array) -> Array:
+def numbers_in(name: str, cells: pa.Array) -> Array:
     """Numbers of any kind, with nan where nothing is given."""
     kind = cells.type
     if pa.types.is_null(kind):
@@ -324,7 +324,7 @@ def _numbers(name: str, cells: pa.Array) -> Array:
         return np.asarray(cells.to_numpy(zero_copy_only=False))
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         if not _textual(kind):
-            raise ValueError(f"column {name!r} holds {shown_kind(kind)} values: the schema asks for numbers.")
+            raise ValueError(f"column {name!r} holds {shown_kind(kind)} values: numbers are needed.")
         cells = _given(texts_of(name, cells))
     try:
         numbers = cells if pa.types.is_float64(cells.type) else pc.cast(cells, pa.float64(), safe=False)

@@ -65,12 +65,16 @@ def test_every_method_has_the_bits_of_one_process(shared, name):
 
 
 @pytest.mark.parametrize(
+    "weights", [None, np.resize([0.25, 1.0, 0.0, 40.0, 0.7], RECORDS)], ids=["one each", "weighted"]
+)
+@pytest.mark.parametrize(
     ("form", "memory"), [("memory", 1 << 30), ("parquet_folder", 0), ("parquet_folder", 1 << 30), ("npy_files", 0)]
 )
-def test_every_source_kept_or_read(cluster, data, tmp_path, form, memory):
+def test_every_source_kept_or_read(cluster, data, tmp_path, form, memory, weights):
     here, source = spread(replace(cluster, memory=memory), form, tmp_path, *data)
     problem = few_steps.problem(NoisyGradientDescent(1), RECORDS, FEATURES)
-    oracle, want = (linear_oracle(s, None, problem, few_steps.ROWS) for s in (here, source))
+    public = problem, few_steps.ROWS, Relation.REPLACE_ONE, None, weights
+    oracle, want = (linear_oracle(s, None, *public) for s in (here, source))
     at = np.random.default_rng(1).normal(size=(9, problem.dim))
     some = oracle.draw(Poisson(0.01), Randomness.seeded(0))
     one = np.array([70_000])
@@ -97,6 +101,21 @@ def test_sparse_rows(cluster):
     for batch in (None, np.arange(0, 3000, 7)):
         np.testing.assert_allclose(oracle.gradient(at, batch), want.gradient(at, batch), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(oracle.value(at), want.value(at), rtol=1e-12)
+
+
+def test_records_that_are_kept_are_not_read_again_for_their_weights(cluster, data):
+    """A fit asks whether all targets are known first, and workers keep what they have read for that."""
+    X, y = data
+    here = Spread(Memory.of(X, y), cluster)
+    assert here.check() == 0
+    problem = few_steps.problem(NoisyGradientDescent(1), RECORDS, FEATURES)
+    weights, at = np.resize([0.25, 0.0, 1.0], RECORDS), np.ones(problem.dim)
+    public = problem, few_steps.ROWS, Relation.REPLACE_ONE, None
+    weighted, plain = linear_oracle(here, None, *public, weights), linear_oracle(here, None, *public)
+    np.testing.assert_allclose(weighted.gradient(at), linear_oracle(X, y, *public, weights).gradient(at), rtol=1e-10)
+    np.testing.assert_allclose(plain.gradient(at), linear_oracle(X, y, *public).gradient(at), rtol=1e-10)
+    kill(here.crew, 1)
+    np.testing.assert_allclose(weighted.gradient(at), linear_oracle(X, y, *public, weights).gradient(at), rtol=1e-10)
 
 
 def kill(crew, number):

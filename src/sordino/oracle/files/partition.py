@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,31 @@ from sordino.oracle.sampling import Batch
 from sordino.oracle.tree_sum import Term
 
 
+class BlockRecords(NamedTuple):
+    """What was read of a block: its number, rows, targets, and what the records count, None being one each."""
+
+    number: int
+    X: Any
+    y: Array
+    weights: Array | None
+
+
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Blocks first..last of a source, and of their units those selected: None is all of them."""
+    """Blocks first..last of a source, and of their units those selected: None is all of them.
+
+    `weights` say what each of the blocks' records counts, selected or not; None is one each.
+    """
 
     source: Source
     first: int
     last: int
     selection: Selection | None = None
+    weights: Array | None = None
 
     @staticmethod
-    def whole(source: Source) -> Partition:
-        return Partition(source, 0, source.units.blocks)
+    def whole(source: Source, weights: Array | None = None) -> Partition:
+        return Partition(source, 0, source.units.blocks, weights=weights)
 
     def __len__(self) -> int:
         return int(self.starts()[-1])
@@ -51,17 +64,27 @@ class Partition:
             yield self.first + place, self.source.units.rows(units)
 
     @contextmanager
-    def read(self, batch: Batch = None) -> Iterator[Iterator[tuple[int, Any, Array]]]:
-        """Number, rows and targets of every block that is needed. Four blocks at most are in memory at a time."""
+    def read(self, batch: Batch = None) -> Iterator[Iterator[BlockRecords]]:
+        """Every block that is needed. Four at most are in memory at a time."""
         row_major = RowMajor()
         with self.source.reader() as reader:
 
-            def fetch() -> Iterator[tuple[int, Any, Array]]:
+            def fetch() -> Iterator[BlockRecords]:
                 for number, which in self.wanted(batch):
-                    yield number, *reader.rows(*self.source.units.span(number), which)
+                    X, y = reader.rows(*self.source.units.span(number), which)
+                    yield BlockRecords(number, X, y, self.weights_of(number, which))
 
             with prefetched(fetch()) as blocks:
-                yield ((number, row_major(X), y) for number, X, y in blocks)
+                yield (block._replace(X=row_major(block.X)) for block in blocks)
+
+    def weights_of(self, number: int, which: Index | None = None) -> Array | None:
+        """Of the rows of a block, or of some of them."""
+        if self.weights is None:
+            return None
+        first = self.source.units.span(self.first)[0]
+        start, stop = self.source.units.span(number)
+        weights = self.weights[start - first : stop - first]
+        return weights if which is None else weights[which]
 
     def divide(self, batch: Index) -> tuple[Partition, Partition]:
         units = self.source.units
@@ -85,8 +108,9 @@ class StreamedBlocks:
 
     def terms(self, asked: BlockQuery, batch: Batch) -> Iterator[Term]:
         with self.partition.read(batch) as blocks:
-            for (number, X, y), (_, _, some) in zip(blocks, places(self.partition.starts(), batch), strict=True):
-                yield Term(number, number, block_of(X, y, self.rows).answer(about(asked, some), None))
+            for block, (_, _, some) in zip(blocks, places(self.partition.starts(), batch), strict=True):
+                records = block_of(block.X, block.y, self.rows, block.weights)
+                yield Term(block.number, block.number, records.answer(about(asked, some), None))
 
     def divide(self, batch: Index) -> tuple[StreamedBlocks, StreamedBlocks]:
         outside, inside = self.partition.divide(batch)
