@@ -149,7 +149,7 @@ def jobs(folder: Path) -> dict[str, Job]:
 
     def rare(number: int) -> Split:
         X, y, row_norm = bank()
-        train, test = rare_class.split(y, number)
+        train, test = rare_class.split(y, number, 30_000)
         return Split(X[train], y[train].astype(float), X[test], y[test].astype(float), row_norm, 2)
 
     @cache
@@ -171,12 +171,15 @@ def jobs(folder: Path) -> dict[str, Job]:
     def of(name: str) -> Callable[[int], Split]:
         return lambda number: table(name).split(number)
 
-    balanced = {"Sordino, balanced": sordino(class_weight="balanced")}
+    weighed = {
+        "Sordino, column scales": sordino(prepare=rare_class.SCALES),
+        "Sordino, balanced": sordino(class_weight="balanced"),
+    }
     with_intervals = {"Sordino, with intervals": sordino(intervals=True)}
     return {
         "two classes: german": Job(of("german"), accuracy, {}),
         "two classes: churn": Job(of("churn"), accuracy, {}),
-        "a rare class: bank, 5 % positive": Job(rare, ranking, balanced),
+        "a rare class: bank, 5 % positive": Job(rare, ranking, weighed),
         "counts: visits to a doctor": Job(
             lambda number: visits().split(number), variance, {"Sordino, Poisson": counts}
         ),
