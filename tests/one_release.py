@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass
 
 from sordino.budget import Budget
-from sordino.privacy.accountants.gdp import gdp_mu
 from sordino.privacy.charges import BudgetExceeded
 from sordino.privacy.events import Event, GaussianDP
+from sordino.privacy.gaussian_profile import gdp_mu
 from sordino.release import release
 
 CAP = Budget(1.0, 1e-6)

@@ -24,6 +24,7 @@ from sordino.methods import NoisyGradientDescent
 from sordino.oracle import linear_oracle
 from sordino.privacy import accountants, events
 from sordino.privacy.accountants import ACCOUNTANTS, OPINIONS, guarantee, second_opinion
+from sordino.privacy.charges import BudgetExceeded, epsilon_of
 from sordino.privacy.events import (
     Approximate,
     Composed,
@@ -36,7 +37,7 @@ from sordino.privacy.events import (
     PureDP,
     Selected,
 )
-from sordino.privacy.filter import BudgetExceeded, PrivacyFilter, charge, epsilon_of
+from sordino.privacy.filter import PrivacyFilter, charge
 from sordino.privacy.randomness import Randomness
 from sordino.words import described
 

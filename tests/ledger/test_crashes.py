@@ -12,9 +12,9 @@ import pytest
 from children import ended, in_a_child
 from sordino.budget import Budget, Relation
 from sordino.ledger.ledger import Ledger
-from sordino.privacy.accountants.gdp import gdp_mu
 from sordino.privacy.charges import BudgetExceeded
 from sordino.privacy.events import GaussianDP
+from sordino.privacy.gaussian_profile import gdp_mu
 
 CAP = Budget(1.0, 1e-6)
 REPLACE = Relation.REPLACE_ONE

@@ -20,7 +20,6 @@ from sordino.ledger.ledger import Ledger, State, whoami
 from sordino.losses import Logistic
 from sordino.methods import NoisyGradientDescent, OutputPerturbation
 from sordino.privacy.accountants import guarantee
-from sordino.privacy.accountants.gdp import gdp_mu
 from sordino.privacy.charges import BudgetExceeded
 from sordino.privacy.events import (
     FixedSizeSampled,
@@ -32,6 +31,7 @@ from sordino.privacy.events import (
     flatten,
     repeat,
 )
+from sordino.privacy.gaussian_profile import gdp_mu
 from sordino.problem import Problem
 from stored_lines import chained, put, rows
 

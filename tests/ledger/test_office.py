@@ -19,9 +19,9 @@ from sordino.ledger.journal import Journal
 from sordino.ledger.kept_heads import KeptHead, Mark
 from sordino.ledger.ledger import ApprovalNeeded, Ledger, Role, State, Terms
 from sordino.privacy.accountants import guarantee
-from sordino.privacy.accountants.gdp import gdp_mu
 from sordino.privacy.charges import BudgetExceeded
 from sordino.privacy.events import Gaussian, GaussianDP, PoissonSampled, repeat
+from sordino.privacy.gaussian_profile import gdp_mu
 from sordino.privacy.ledger_context import charged_to
 from stored_lines import chained, put, rows
 

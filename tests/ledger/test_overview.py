@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sordino.budget import Budget, Relation
+from sordino.ledger.book import References, State
 from sordino.ledger.kept_heads import KeptHead
 from sordino.ledger.ledger import Ledger
 from sordino.privacy.events import GaussianDP
@@ -100,18 +101,38 @@ def test_one_that_does_not_exist_keeps_nothing(tmp_path):
     assert KeptHead(str(tmp_path / "none"))._file("page").exists() is False
 
 
-def test_showing_what_is_kept_loads_no_accountant(tmp_path):
+@pytest.mark.parametrize("new", [False, True], ids=["kept", "after an entry"])
+def test_showing_loads_no_accountant(tmp_path, new):
     """They take longer to load than everything else together."""
     ledger = Ledger(tmp_path / "ledger")
     ledger.open("survey", CAP)
-    with ledger.reserve("survey", GaussianDP(0.1), REPLACE):
-        pass
+    for _ in range(2):
+        with ledger.reserve("survey", GaussianDP(0.1), REPLACE):
+            pass
     ledger.overview()
+    if new:
+        ledger.reserve("survey", GaussianDP(0.1), REPLACE)
     program = (
         "import sys; from typer.testing import CliRunner; from sordino.cli.app import app; "
         f"done = CliRunner().invoke(app, ['ledger', 'show', {str(tmp_path / 'ledger')!r}]); "
         "print(done.output, 'scipy' in sys.modules, 'sordino.privacy.filter' in sys.modules)"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert ("is open" in told) is new
     assert "Spent: epsilon" in told
     assert told.split()[-2:] == ["False", "False"]
+
+
+def test_showing_reads_no_reference_of_a_kept_book(ledger, monkeypatch):
+    """There may be a hundred thousand of them; who reserves again with one is given it all the same."""
+    KeptHead(ledger.address).keep(ledger._book())
+    with ledger.reserve("survey", GaussianDP(0.1), REPLACE, reference="second"):
+        pass
+    read = []
+    monkeypatch.setattr(References, "_all", lambda self, whole=References._all: read.append(self) or whole(self))
+    assert Ledger(ledger.address).overview().statements[0].releases == 2
+    assert not read
+    for reference, number in (("first", 0), ("second", 1)):
+        again = Ledger(ledger.address).reserve("survey", GaussianDP(0.1), REPLACE, reference=reference)
+        assert (again.number, again.state, again.is_new) == (number, State.SPENT, False)
+    assert read

@@ -9,8 +9,8 @@ import pytest
 from scipy.special import ndtr
 
 from sordino.privacy.accountants.discretise import Atoms, Grid, lower, upper
-from sordino.privacy.accountants.gdp import gdp_delta
 from sordino.privacy.accountants.pairs import Added, Dominating, FixedPair, Pure, Removed, Replaced
+from sordino.privacy.gaussian_profile import gdp_delta
 
 REFERENCE = json.loads((Path(__file__).parent / "reference_values.json").read_text())
 

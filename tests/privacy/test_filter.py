@@ -13,10 +13,10 @@ from scipy.stats import norm
 from sordino.budget import Budget, Relation
 from sordino.privacy import accountants
 from sordino.privacy.accountants import guarantee
-from sordino.privacy.accountants.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import RenyiAccountant
 from sordino.privacy.calibrate import calibrate
+from sordino.privacy.charges import RESERVE, BudgetExceeded, Charge, epsilon_of, room, total
 from sordino.privacy.events import (
     Approximate,
     FixedSizeSampled,
@@ -30,16 +30,8 @@ from sordino.privacy.events import (
     flatten,
     repeat,
 )
-from sordino.privacy.filter import (
-    RESERVE,
-    BudgetExceeded,
-    Charge,
-    PrivacyFilter,
-    charge,
-    epsilon_of,
-    room,
-    total,
-)
+from sordino.privacy.filter import PrivacyFilter, charge
+from sordino.privacy.gaussian_profile import gdp_delta, gdp_epsilon, gdp_mu
 
 CAP = Budget(1.0, 1e-6)
 SAMPLED = repeat(PoissonSampled(Gaussian(1.5), 0.02), 50)

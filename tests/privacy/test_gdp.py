@@ -8,8 +8,9 @@ import mpmath as mp
 import pytest
 
 from sordino.budget import Relation
-from sordino.privacy.accountants.gdp import GaussianAccountant, gdp_delta, gdp_epsilon, gdp_mu
+from sordino.privacy.accountants.gdp import GaussianAccountant
 from sordino.privacy.events import Approximate, Gaussian, GaussianDP, PoissonSampled, PureDP, compose, repeat
+from sordino.privacy.gaussian_profile import _mills, _mills_gap, gdp_delta, gdp_epsilon, gdp_mu
 
 REFERENCE = json.loads((Path(__file__).parent / "reference_values.json").read_text())
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -137,3 +138,23 @@ def test_other_events_are_refused() -> None:
     assert not GaussianAccountant().supports(event, REPLACE)
     with pytest.raises(ValueError, match="Gaussian releases and Gaussian-DP events only"):
         GaussianAccountant().epsilon(event, 1e-5, REPLACE)
+
+
+def mills(t: mp.mpf) -> mp.mpf:
+    return mp.sqrt(mp.pi / 2) * mp.exp(t * t / 2) * mp.erfc(t / mp.sqrt(2))
+
+
+@pytest.mark.parametrize("t", [-5.0, -0.3, 0.0, 1e-9, 0.7, 3.1, 11.9, 35.99, 36.01, 1e3, 1e8])
+def test_the_mills_ratio_is_exact_up_to_rounding(t):
+    with mp.workdps(60):
+        true = mills(mp.mpf(t)) if t < 1e6 else 1 / mp.mpf(t)
+        assert float(abs(_mills(t) / true - 1)) < 5e-15
+
+
+@pytest.mark.parametrize("u", [-5.0, -1.3, 0.0, 0.4, 5.5, 11.9, 40.0, 900.0])
+@pytest.mark.parametrize("share", [1.0, 0.3, 1e-3, 1e-9])
+def test_and_so_is_its_difference_where_it_would_cancel(u, share):
+    mu = max(1.0, u) * share
+    with mp.workdps(80):
+        true = mills(mp.mpf(u)) - mills(mp.mpf(u) + mp.mpf(mu))
+        assert float(abs(_mills_gap(u, mu) / true - 1)) < 1e-14

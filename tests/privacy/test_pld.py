@@ -12,7 +12,6 @@ from scipy.stats import binom, norm
 from sordino.budget import Relation
 from sordino.privacy.accountants.dp_accounting_check import DPAccountingCheck
 from sordino.privacy.accountants.fourier import delta_above
-from sordino.privacy.accountants.gdp import gdp_delta, gdp_epsilon
 from sordino.privacy.accountants.pairs import Added
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import RenyiAccountant
@@ -28,6 +27,7 @@ from sordino.privacy.events import (
     compose,
     repeat,
 )
+from sordino.privacy.gaussian_profile import gdp_delta, gdp_epsilon
 
 REFERENCE = json.loads((Path(__file__).parent / "reference_values.json").read_text())
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE

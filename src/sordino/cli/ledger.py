@@ -301,7 +301,7 @@ def _say_what_is_left(one: Statement) -> None:
 
 
 def _cost(entry: Entry, cap: Budget) -> float:
-    from sordino.privacy.filter import epsilon_of
+    from sordino.privacy.charges import epsilon_of
 
     return epsilon_of(entry.charge, cap)
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sordino import wire
 from sordino.budget import Budget
 from sordino.privacy import events
-from sordino.privacy.charges import BudgetExceeded, Charge, total
+from sordino.privacy.charges import BudgetExceeded, Charge, epsilon_of, room, total
 from sordino.privacy.events import Event
 
 if TYPE_CHECKING:
@@ -197,6 +197,43 @@ class Group(NamedTuple):
     signer: str
 
 
+class References:
+    """Of reservations whose run has ended: their number and the event, by reference.
+
+    Those of a kept book are read when one is asked for: there may be a hundred thousand, and who only looks at a ledger
+    asks for none.
+    """
+
+    def __init__(self, kept: str = "") -> None:
+        self._kept = kept
+        self._read: dict[str, tuple[int, str]] = {}
+
+    def get(self, reference: str) -> tuple[int, str] | None:
+        return self._all().get(reference)
+
+    def __setitem__(self, reference: str, ended: tuple[int, str]) -> None:
+        self._read[reference] = ended
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, References) and self._all() == other._all()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def to_text(self) -> str:
+        # every reference has its event's text, of which there are few
+        texts = {text: place for place, text in enumerate(sorted({text for _, text in self._all().values()}))}
+        numbered = {one: [number, texts[text]] for one, (number, text) in self._all().items()}
+        return wire.canonical({"texts": list(texts), "references": numbered})
+
+    def _all(self) -> dict[str, tuple[int, str]]:
+        if self._kept:
+            plain = json.loads(self._kept)
+            texts = plain["texts"]
+            earlier = {str(one): (int(number), str(texts[text])) for one, (number, text) in plain["references"].items()}
+            self._read, self._kept = earlier | self._read, ""
+        return self._read
+
+
 @dataclass
 class Tally:
     """A data set: what was promised about it, and what counts against that."""
@@ -205,8 +242,7 @@ class Tally:
     made: int = 0
     """Reservations so far, unused ones included."""
     counted: Counter[Group] = field(default_factory=Counter)
-    references: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Of reservations whose run has ended: their number and the event."""
+    references: References = field(default_factory=References)
     recent: dict[int, Entry] = field(default_factory=dict)
 
     def spent(self) -> Event | None:
@@ -234,8 +270,6 @@ class Tally:
 
     def require_room(self, dataset: str, event: Event, costs: Charge, year: int, signer: str) -> None:
         """`BudgetExceeded` unless `event`, which takes `costs`, fits beside what counts."""
-        from sordino.privacy.filter import epsilon_of
-
         for limit in self.limits(year, signer):
             cap = limit.cap
             needed = epsilon_of(total((limit.taken, costs)), cap)
@@ -265,8 +299,6 @@ class Limit(NamedTuple):
         """The epsilon of everything that counts, at the cap's delta."""
         if not self.releases:
             return 0.0
-        from sordino.privacy.filter import epsilon_of
-
         added = epsilon_of(self.taken, self.cap)
         if self.releases > 1:
             return added
@@ -277,8 +309,6 @@ class Limit(NamedTuple):
         """The epsilon that each of so many further releases may ask for."""
         if not self.releases and releases == 1:
             return self.cap.epsilon
-        from sordino.privacy.filter import room
-
         return room(self.taken, self.cap, releases)
 
 
@@ -563,39 +593,29 @@ KINDS: dict[str, type] = {
 def to_plain(book: Book) -> Plain:
     """A book that can be kept in a file."""
     named = {name: getattr(book, name) for name in ("lines", "head", "made", "asked", "members")}
-    # every reference has its event's text, of which there are few
-    texts = {text: place for place, text in enumerate(_event_texts(book))}
     tallies = {
         name: {
             "terms": tally.terms,
             "made": tally.made,
             "counted": [[*group, count] for group, count in tally.counted.items()],
+            "references": tally.references.to_text(),
             "recent": list(tally.recent.values()),
         }
         for name, tally in book.tallies.items()
     }
-    references = {
-        name: {one: [number, texts[text]] for one, (number, text) in tally.references.items()}
-        for name, tally in book.tallies.items()
-    }
     open_ = {"pending": list(book.pending.values()), "requests": list(book.requests.values())}
     plain: Plain = wire.to_plain({**named, "tallies": tallies, **open_})
-    return {**plain, "texts": list(texts), "references": references}
-
-
-def _event_texts(book: Book) -> list[str]:
-    return sorted({text for tally in book.tallies.values() for _, text in tally.references.values()})
+    return plain
 
 
 def from_plain(plain: Plain) -> Book:
-    texts, references = plain.pop("texts"), plain.pop("references")
     kept = wire.from_plain(plain, KINDS)
     tallies = {
         name: Tally(
             one["terms"],
             one["made"],
             Counter({Group(*group): count for *group, count in one["counted"]}),
-            {str(key): (int(number), str(texts[text])) for key, (number, text) in references[name].items()},
+            References(one["references"]),
             {entry.number: entry for entry in one["recent"]},
         )
         for name, one in kept.pop("tallies").items()

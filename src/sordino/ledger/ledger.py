@@ -59,7 +59,7 @@ from sordino.ledger.journal import Journal
 from sordino.ledger.kept_heads import KeptHead, Mark
 from sordino.ledger.store import LONGEST, Line, Store, Transaction, check_of, ledger_file
 from sordino.privacy import events
-from sordino.privacy.charges import BudgetExceeded, Charge
+from sordino.privacy.charges import BudgetExceeded, Charge, epsilon_of
 from sordino.privacy.events import Event
 from sordino.privacy.ledger_context import account
 
@@ -397,8 +397,6 @@ class Ledger:
         return made
 
     def _overview(self) -> Overview:
-        from sordino.privacy.filter import epsilon_of
-
         with self._reading() as (book, transaction):
             year = transaction.now().year
             statements = tuple(self._state(book, dataset, year) for dataset in book.tallies)

@@ -46,16 +46,13 @@ from scipy.special import ndtri_exp
 
 from sordino.budget import Budget, Relation
 from sordino.privacy import accountants
-from sordino.privacy.accountants import gdp_epsilon, gdp_mu
 from sordino.privacy.accountants.event_leaves import leaves_of, samplable
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import ORDERS, largest_divergence
 from sordino.privacy.accountants.repeated import total_divergences
-from sordino.privacy.charges import BudgetExceeded, Charge, total
+from sordino.privacy.charges import RESERVE, BudgetExceeded, Charge, epsilon_of, total, within_reserve
 from sordino.privacy.events import Composed, Event, Leak, flatten
-
-RESERVE = 0.01
-"""The share of delta set aside for leaks and distances, where nothing else is asked for."""
+from sordino.privacy.gaussian_profile import gdp_mu
 
 _CELLS = 64
 _UP = 1 + 1e-9  # outweighs the rounding of a few operations
@@ -83,28 +80,6 @@ def charge_at(leak: float, event: Event, cap: Budget) -> Charge:
     # distances and leaks are charged beside the profile, not inside it
     exactly = Composed(tuple((leaf, count) for leaf, count in flatten(event)[0].items() if not isinstance(leaf, Leak)))
     return Charge(_profile_mu(exactly, leak, cap.relation), math.inf, leak + leaves.leak, leaves.total_variation)
-
-
-def epsilon_of(taken: Charge, cap: Budget, reserve: float = RESERVE) -> float:
-    """The least epsilon that a cap with this one's delta must have for `taken` to stay inside; never less than true."""
-    if cap.pure or math.isinf(taken.mu) or not _reserved(taken, cap, reserve):
-        return taken.epsilon
-    return min(taken.epsilon, gdp_epsilon(taken.mu, (1 - reserve) * cap.delta))
-
-
-def room(taken: Charge, cap: Budget, releases: int) -> float:
-    """The largest epsilon that each of so many further releases may have at the cap's delta; 0 when nothing is left.
-
-    It is enough for releases with Gaussian noise, or with pure noise where the cap is pure. Others need a smaller one.
-    """
-    if cap.pure:
-        share = max(0.0, (cap.epsilon - taken.epsilon) / releases)
-        while share > 0 and math.fsum([taken.epsilon, *[share] * releases]) > cap.epsilon:
-            share = math.nextafter(share, 0.0)
-        return share
-    left = gdp_mu(cap.epsilon, (1 - RESERVE) * cap.delta) ** 2 - taken.mu * taken.mu
-    # a millionth less, for what rounding and a lattice's distance will add
-    return gdp_epsilon(math.sqrt(left / releases) * (1 - 1e-6), cap.delta) if left > 0 else 0.0
 
 
 class PrivacyFilter:
@@ -154,7 +129,7 @@ class PrivacyFilter:
         if self._order is None:
             return epsilon_of(taken, self.budget, self.reserve) <= self.budget.epsilon
         largest = _renyi_mu(float(self._allowed()[self._order]), self._order)
-        return taken.mu <= largest and _reserved(taken, self.budget, self.reserve)
+        return taken.mu <= largest and within_reserve(taken, self.budget, self.reserve)
 
     def _best_order(self, example: Event) -> int:
         rho, _ = total_divergences(example, self.budget.relation)
@@ -162,11 +137,6 @@ class PrivacyFilter:
 
     def _allowed(self) -> Any:
         return largest_divergence(self.budget.epsilon, (1 - self.reserve) * self.budget.delta)
-
-
-def _reserved(taken: Charge, cap: Budget, reserve: float) -> bool:
-    """Whether leaks and distances fit into what was set aside for them."""
-    return taken.leak + (1 + math.exp(min(cap.epsilon, 700.0))) * taken.total_variation <= reserve * cap.delta
 
 
 def _renyi_mu(rho: float, order: int) -> float:

@@ -18,12 +18,13 @@ from typing import Protocol
 
 from sordino.budget import Relation
 from sordino.privacy.accountants.dp_accounting_check import DPAccountingCheck
-from sordino.privacy.accountants.gdp import GaussianAccountant, gdp_delta, gdp_epsilon, gdp_mu
+from sordino.privacy.accountants.gdp import GaussianAccountant
 from sordino.privacy.accountants.objective import ObjectiveAccountant
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import RenyiAccountant
 from sordino.privacy.accountants.repeated import RepeatedAccountant
 from sordino.privacy.events import Event
+from sordino.privacy.gaussian_profile import gdp_delta, gdp_epsilon, gdp_mu
 
 __all__ = [
     "ACCOUNTANTS",

@@ -17,6 +17,7 @@ from sordino.privacy.events import (
     PureDP,
     flatten,
 )
+from sordino.privacy.gaussian_profile import check_delta
 
 _UP = 1 + 1e-15  # outweighs the rounding of a few operations
 
@@ -101,11 +102,6 @@ def read_samplable(event: Event, relation: Relation) -> EventLeaves:
             "use Poisson sampling, or the replace_one relation."
         )
     return leaves
-
-
-def check_delta(delta: float) -> None:
-    if not 0 <= delta < 1:
-        raise ValueError(f"delta is {delta}: it must lie in [0, 1).")
 
 
 def check_epsilon(epsilon: float) -> None:

@@ -35,13 +35,13 @@ from scipy.special import log_ndtr
 
 from sordino.budget import Relation
 from sordino.privacy.accountants.event_leaves import (
-    check_delta,
     check_epsilon,
     leaves_of,
     smallest_epsilon,
     total_delta,
 )
 from sordino.privacy.events import Event, ObjectivePerturbed
+from sordino.privacy.gaussian_profile import check_delta
 
 _ANGLES = np.linspace(0, math.pi / 4, 33)
 """Splits a_1 = m cos, a_2 = m sin of the squared shift between the two diagonals."""

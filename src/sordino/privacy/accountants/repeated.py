@@ -26,9 +26,9 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.privacy.accountants.event_leaves import check_epsilon, leaves_of, smallest_epsilon, total_delta
-from sordino.privacy.accountants.gdp import gdp_delta
 from sordino.privacy.accountants.rdp import ORDERS, RenyiAccountant, divergences, least_delta, least_epsilon
 from sordino.privacy.events import Composed, Event, GaussianDP, Selected, flatten
+from sordino.privacy.gaussian_profile import gdp_delta
 from sordino.privacy.repetitions import stopping
 
 _RENYI = RenyiAccountant()
