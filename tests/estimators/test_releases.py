@@ -12,7 +12,15 @@ from scipy import sparse
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, cross_val_score
 
-from sordino import NoisyGradientDescent, PrivacyWarning, PrivateHuberRegressor, PrivateLogisticRegression
+from sordino import (
+    NoisyGradientDescent,
+    PrivacyWarning,
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
+    PrivateHuberRegressor,
+    PrivateLogisticRegression,
+    Schema,
+)
 from sordino.estimators import releases
 
 FEW = NoisyGradientDescent(steps=2)
@@ -136,3 +144,25 @@ def test_a_disk_that_is_full_takes_no_release_away(records, monkeypatch):
 
     monkeypatch.setattr(releases.Path, "mkdir", full)
     assert logistic().fit(*records).coef_.shape == (1, 3)
+
+
+def test_an_additive_model_is_another_release_on_the_same_records(records):
+    X, y = records
+    classifier = PrivateAdditiveClassifier(1.0, ranges=(-1, 1), classes=[0, 1], method=FEW)
+    regressor = PrivateAdditiveRegressor(1.0, ranges=(-1, 1), target_range=(0, 1), method=FEW)
+    assert numbers(lambda: classifier.fit(X, y)) == []
+    assert numbers(lambda: logistic().fit(X, y)) == [2]
+    assert numbers(lambda: regressor.fit(X, y)) == [3]
+    assert numbers(lambda: regressor.fit(np.cos(9 * X), y)) == []
+
+
+def test_and_so_it_is_of_a_table(records):
+    X, y = records
+    names = ["a", "b", "c"]
+    columns = "".join(f"{name} = {{ low = -1, high = 1 }}\n" for name in names)
+    schema = Schema.from_toml(f"[target]\ncolumn = 'y'\nclasses = ['0', '1']\n[columns]\n{columns}")
+    table = dict(zip(names, X.T, strict=True)) | {"y": y.astype(str)}
+    plain = PrivateLogisticRegression(1.0, schema=schema, method=FEW)
+    additive = PrivateAdditiveClassifier(1.0, schema=schema, method=FEW)
+    assert numbers(lambda: plain.fit(table)) == []
+    assert numbers(lambda: additive.fit(table)) == [2]

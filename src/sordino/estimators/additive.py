@@ -113,6 +113,16 @@ class _Additive(ReadsTables):
     def _rows(self, X: Any) -> Any:
         return super()._rows(self._table(X))
 
+    def _known_by(self, X: Any) -> Any:
+        """Rows without curves, as a linear model has them: the array itself, or what a schema makes of a table."""
+        from sordino.tabular.encode import encode_features
+
+        if isinstance(X, Source):
+            return None
+        if self.schema is None and not isinstance(X, Mapping):
+            return np.asarray(X, dtype=np.float64)
+        return encode_features(replace(self._schema().with_values({}), curves=None), self._table(X))
+
     def _table(self, X: Any) -> Any:
         """An array by the names that its columns have in the schema."""
         if isinstance(X, Source):

@@ -113,6 +113,7 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
             weights=weights,
             balance=balance_of(self.class_weight, classes),
             uncoded=self._uncoded(X, y, task.coding),
+            known_by=self._known_by(X),
         )
         self.categories_ = trained.found
         self.coef_, self.intercept_ = task.to_raw(trained.weights)

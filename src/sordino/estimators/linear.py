@@ -122,11 +122,13 @@ def fit_linear(
     weights: Array | None = None,
     balance: ClassBalance | None = None,
     uncoded: Uncoded | None = None,
+    known_by: Any = None,
 ) -> Trained:
     """What `train` returns. Records in files have their targets with them: `y` is None.
 
     `weights` are those of records, from 0 to 1; `balance` is a step that finds out those of classes.
-    Where categories are to be discovered, X is what rows are as long as none is known.
+    Where categories are to be discovered, X is what rows are as long as none is known. `known_by` are rows by which the
+    records are known again in a model of another kind, where X would not do.
     """
     randomness = randomness_of(settings.random_state)
     persons = whose.persons(randomness)
@@ -156,7 +158,7 @@ def fit_linear(
             settings.method, settings.prepare, problem, budget, intercept, stays_sparse, balance, unknown
         )
     # after what can be refused: a refusal is no release
-    warn_of_earlier_releases(X)
+    warn_of_earlier_releases(X if known_by is None else known_by)
     said: Any = {"rows": task.rows, "enforced": enforced, "assumed": assumed, "notes": notes}
     if uncoded is None:
         oracle = task.oracle(X, y, problem, budget.relation, persons, weights)

@@ -88,6 +88,7 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
             notes=self._said_of_loss(task),
             weights=weights,
             uncoded=self._uncoded(X, y, coding),
+            known_by=self._known_by(X),
         )
         self.categories_ = trained.found
         coefficients, intercepts = task.to_raw(trained.weights)

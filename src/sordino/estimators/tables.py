@@ -80,6 +80,10 @@ class ReadsTables:
         most = {name: columns[name].discover for name in unknown}
         return Uncoded(most, lambda: _counts(X, unknown), lambda found: self._records(X, y, coding, found))
 
+    def _known_by(self, X: Any) -> Any:
+        """Rows by which another model's fit would know these records; None where they are those of this one."""
+        return None
+
     def _from_files(self, X: Source, y: Any, coding: Coding, schema: Schema) -> tuple[Any, Array | None]:
         from sordino.oracle.cluster import Spread
         from sordino.oracle.files.encoded import EncodedTable
