@@ -47,7 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     figure = tradeoff_figure(Tradeoff("Accuracy", {0.1: (0.6, 0.7), 1.0: (0.7, 0.72)}, {"plain": 0.75}), "A caption.")
     names = ("a_feature_with_a_very_long_name_that_has_no_space_in_it_at_all", "age")
     table = Table("Shares", ("feature", "value", "where"), tuple((name, "0.5", "a " * 40) for name in names), (1,))
-    section = Section("Usefulness", ("A paragraph.",), (figure,), (table,), "A warning.")
+    facts = Table("The ledger", ("", ""), (("head of the ledger", "0123456789abcdef" * 4),))
+    section = Section("Usefulness", ("A paragraph.",), (figure,), (table, facts), "A warning.")
     certificate = certificate_of(notes=(sentences.WENT_ON(times="1 time"),))
     for name, one in (("whole", certificate), ("seeded", replace(certificate, randomness=SEEDED))):
         page = Page("A title", one, verify(one), (section,), "A summary.", "ab" * 32)

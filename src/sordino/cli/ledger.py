@@ -230,7 +230,7 @@ def _show(ledger: Ledger, overview: Overview, one: Statement, entries: tuple[Ent
     rows = [
         (
             str(entry.number),
-            entry.created,
+            _minute(entry.created),
             entry.state.value,
             entry.note,
             f"{costs[entry.number] if entry.number in costs else _cost(entry, cap):.6g}",
@@ -240,31 +240,33 @@ def _show(ledger: Ledger, overview: Overview, one: Statement, entries: tuple[Ent
         )
         for entry in entries
     ]
-    headings = ("", "when", "state", "what", "epsilon alone", "model", "by", "settled")
+    headings = ("", "when", "state", "what", "epsilon charged", "model", "by", "settled")
     show_table(f"{one.dataset}: {one.terms}", headings, rows)
     if len(entries) < one.releases:
         say(f"{one.releases - len(entries)} earlier ones are not listed: --all lists them.")
-    say(f"Spent: epsilon {one.spent:.6g} of {cap.epsilon:g} at delta {cap.delta:g}, in {one.releases} reservations.")
+    made = f"{one.releases} reservation{'' if one.releases == 1 else 's'}"
+    say(f"Spent: epsilon {one.spent:.6g} of {cap.epsilon:g} at delta {cap.delta:g}, in {made}.")
     for words, epsilon, spent, left in one.this_year:
         say(f"{words.capitalize()}: epsilon {spent:.6g} of {epsilon:g}; one more release may ask for {left:.6g}.")
     _say_what_is_left(one)
+    signed = " --identity FOLDER" if any(roles for _, _, roles in overview.members) else ""
     for entry in one.open:
         say(f"Reservation {entry.number} is open: its run goes on, or was cut off. If you know what became of it:")
-        say(f"       sordino ledger settle {ledger.address} {entry.number} --as spent|unused --why ..")
+        say(f"       sordino ledger settle {ledger.address} {entry.number} --as spent|unused --why ..{signed}")
     for request in one.requests:
-        _say_request(ledger, request, members)
+        _say_request(ledger, request, members, signed)
 
 
 def _names(overview: Overview) -> dict[str, str]:
     return {fingerprint: name for fingerprint, name, _ in overview.members}
 
 
-def _say_request(ledger: Ledger, request: Request, members: dict[str, str]) -> None:
+def _say_request(ledger: Ledger, request: Request, members: dict[str, str], signed: str) -> None:
     who = members.get(request.signer, request.by)
     if request.approved is None:
         say(f"Request {request.number} of {who} waits for an officer: {request.note}")
-        say(f"       sordino ledger approve {ledger.address} {request.number}")
-        say(f"       sordino ledger refuse {ledger.address} {request.number} --why ..")
+        say(f"       sordino ledger approve {ledger.address} {request.number}{signed}")
+        say(f"       sordino ledger refuse {ledger.address} {request.number} --why ..{signed}")
         return
     answer = "approved, and not used yet" if request.approved else "refused"
     say(f"Request {request.number} of {who}, {request.note}: {answer}, by {request.who}. {request.why}".rstrip())
@@ -313,13 +315,14 @@ def _explain(ledger: Ledger, number: int) -> None:
 
     entry = ledger.entry(number)
     cap = ledger.datasets()[entry.dataset]
-    cost = epsilon(entry.event, cap.delta, cap.relation)
+    alone = epsilon(entry.event, cap.delta, cap.relation)
     say(f"Reservation {number} of {entry.dataset}: {entry.note}", style="bold")
     say(f"Made:       {entry.created}, {entry.by}")
     if entry.signer:
         say(f"Signed:     {ledger.members()[entry.signer][0].name}, {entry.signer}")
     say(f"Reference:  {entry.reference or 'none: nobody can go on with its run'}")
-    say(f"Costs:      epsilon {cost:.6g} at delta {cap.delta:g} under {cap.relation}, if it were alone")
+    say(f"Costs:      epsilon {alone:.6g} at delta {cap.delta:g} under {cap.relation}, if it were alone")
+    say(f"Charged:    as epsilon {_cost(entry, cap):.6g}, because others may be chosen in view of it")
     say(f"Event:      {json.dumps(to_json(entry.event), allow_nan=False)}")
     if entry.model:
         say(f"Model:      {entry.model}")
@@ -336,4 +339,9 @@ def _last_word(entry: Entry) -> str:
     if not entry.settled:
         return ""
     last = entry.settled[-1]
-    return ", ".join(part for part in (last.created, last.who, last.why) if part)
+    return ", ".join(part for part in (_minute(last.created), last.who, last.why) if part)
+
+
+def _minute(created: str) -> str:
+    """2026-05-03 10:12, in UTC: shorter than what is kept, and it can be broken where a terminal is narrow."""
+    return created[:16].replace("T", " ")
