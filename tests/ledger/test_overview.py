@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -136,3 +138,23 @@ def test_showing_reads_no_reference_of_a_kept_book(ledger, monkeypatch):
         again = Ledger(ledger.address).reserve("survey", GaussianDP(0.1), REPLACE, reference=reference)
         assert (again.number, again.state, again.is_new) == (number, State.SPENT, False)
     assert read
+
+
+@pytest.mark.parametrize(
+    ("name", "forged"), [("counted", []), ("made", 0), ("references", "nonsense"), ("references", '{"texts":[]}')]
+)
+def test_a_forged_book_is_found_out_by_a_check(ledger, name, forged):
+    """With a good digest: whoever can write into the folder of heads can make one."""
+    kept = KeptHead(ledger.address)
+    kept.keep(ledger._book())
+    first, _, text = kept._file("book").read_bytes().partition(b"\n")
+    plain, made_by = json.loads(text), json.loads(first)
+    plain["tallies"]["survey"][name] = forged
+    altered = json.dumps(plain).encode()
+    made_by["book"]["digest"] = hashlib.sha256(altered).hexdigest()
+    assert Ledger(ledger.address).check().reservations == 1
+    kept._file("book").write_bytes(json.dumps(made_by).encode() + b"\n" + altered)
+    with pytest.raises(ValueError, match="was altered"):
+        Ledger(ledger.address).check()
+    kept._file("book").unlink()
+    assert Ledger(ledger.address).check().reservations == 1

@@ -227,9 +227,15 @@ class References:
 
     def _all(self) -> dict[str, tuple[int, str]]:
         if self._kept:
-            plain = json.loads(self._kept)
-            texts = plain["texts"]
-            earlier = {str(one): (int(number), str(texts[text])) for one, (number, text) in plain["references"].items()}
+            try:
+                plain = json.loads(self._kept)
+                texts, kept = plain["texts"], plain["references"].items()
+                earlier = {str(one): (int(number), str(texts[text])) for one, (number, text) in kept}
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+                raise ValueError(
+                    "what is kept of the ledger beside its head was altered: remove the file .book in the folder of "
+                    "heads, so that the ledger is read anew."
+                ) from None
             self._read, self._kept = earlier | self._read, ""
         return self._read
 

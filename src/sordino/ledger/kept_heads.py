@@ -82,6 +82,15 @@ class KeptHead:
         except _UNUSABLE:
             return None
 
+    def require_same(self, same: bool) -> None:
+        """A sentence unless what is kept is what the lines come to."""
+        if not same:
+            raise ValueError(
+                f"the lines of {self.address} are in order, but what is kept of them in {self._file('book')} is not "
+                "what they come to: it was altered, and whatever was shown or reserved by it may be wrong. Remove that "
+                "file, so that the ledger is read anew."
+            )
+
     def keep(self, book: Book) -> None:
         self._write("book", _with_digest("book", to_plain(book)), _BOOK)
 

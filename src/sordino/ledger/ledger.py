@@ -491,7 +491,7 @@ class Ledger:
     def check(self) -> Checked:
         """Read everything anew, trusting nothing that is kept: chain, signatures, roles, prices and limits."""
         book, signed = Book(), 0
-        self._book()
+        kept = self._book()
         with self._store.reading() as transaction:
             for line in _verified(self.address, transaction):
                 with _sentences(self.address, line):
@@ -500,6 +500,8 @@ class Ledger:
                     if plain.get("kind") == "reserve":
                         _require_fair(book, plain)
                     _advance(book, line, plain)
+        # somebody may have written meanwhile
+        self._kept.require_same(kept.lines != book.lines or kept == book)
         faces = tuple(one.face for one in book.members.values() if Role.OFFICER in one.roles)
         return Checked(book.lines, book.made, signed, faces, book.head)
 
