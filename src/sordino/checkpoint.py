@@ -7,7 +7,9 @@ costs nothing; the steps that a callback has looked at, or that were written to 
 lost. The run never uses more than was planned (`privacy.stepwise`): the steps it has to repeat are missing at its end,
 so the event in the certificate, and what a ledger reserved, cover everything that was ever seen.
 
-Only methods that are accounted for step by step can be kept or watched. A folder must not be copied and resumed twice,
+Only methods that are accounted for step by step can be kept or watched. Correlated noise is not: a run that went on
+without what it had added would release the same steps with other noise, and that is a secret which belongs on no disk
+(`privacy.correlated_noise`). A folder must not be copied and resumed twice,
 nor put back to an earlier copy: both forget what was shown meanwhile.
 """
 
@@ -231,8 +233,9 @@ def _stepwise(method: AnyMethod, plan: Plan) -> Stepwise:
     if not plan.step_events:
         raise ValueError(
             f"{type(method).__name__} cannot be kept or watched between its steps: its guarantee is about what it "
-            "releases at the end, and would not cover what is shown before. Use a method that is accounted for step by "
-            "step, such as NoisySGD, DPSGD or DPAdam, or leave the checkpoint and the callbacks out."
+            "releases at the end, and would not cover what is shown before, or its noise remembers what it added, a "
+            "secret that belongs on no disk. Use a method that is accounted for step by step, such as NoisySGD, DPSGD "
+            "or DPAdam with independent noise on drawn batches, or leave the checkpoint and the callbacks out."
         )
     return Stepwise(plan.step_events)
 

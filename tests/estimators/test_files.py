@@ -12,6 +12,7 @@ import pytest
 
 import stored
 from sordino import (
+    DPSGD,
     NoisyGradientDescent,
     NoisySGD,
     PrivacyWarning,
@@ -49,6 +50,7 @@ CLASSIFIERS = {
     "logistic": (PrivateLogisticRegression, ["no", "yes"], "auto"),
     "softmax": (PrivateLogisticRegression, [1, 2, 5], NoisyGradientDescent(20)),
     "hinge": (PrivateLinearSVC, [0, 1], SMOOTHED),
+    "in order": (PrivateLogisticRegression, ["no", "yes"], DPSGD(20, 400, 0.5, sampling="in_order")),
 }
 
 

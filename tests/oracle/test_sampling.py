@@ -12,7 +12,7 @@ from sordino.losses import Logistic
 from sordino.oracle import linear_oracle
 from sordino.oracle.query import Gradient
 from sordino.oracle.rows import Rows
-from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
+from sordino.oracle.sampling import CyclicPoisson, FixedSize, FullBatch, InOrder, Poisson
 from sordino.privacy.counts import DISTANCE
 from sordino.privacy.events import Approximate, FixedSizeSampled, Gaussian, PoissonSampled, PureDP
 from sordino.privacy.randomness import Randomness
@@ -140,3 +140,39 @@ def test_a_batch_larger_than_the_data_is_a_sentence(oracle):
         FixedSize(13).event(RELEASE, 12)
     with pytest.raises(ValueError, match="size is 0"):
         FixedSize(0)
+
+
+@pytest.mark.parametrize("batches", [1, 3, 5, 12])
+def test_batches_in_order_are_the_records_as_they_stand(oracle, batches):
+    sampling, randomness = InOrder(batches), Randomness.seeded(0)
+    parts = [oracle.draw(sampling.at(t), randomness) for t in range(2 * batches)]
+    np.testing.assert_array_equal(np.concatenate(parts[:batches]), np.arange(12))
+    for one, again in zip(parts[:batches], parts[batches:], strict=True):
+        np.testing.assert_array_equal(one, again)
+    sizes = [len(part) for part in parts]
+    assert max(sizes) - min(sizes) <= 1
+    assert sampling.expected_size(12) == 12 / batches
+
+
+def test_groups_have_turns_and_their_records_coins(oracle):
+    sampling = CyclicPoisson(0.4, 5)
+    for t in range(10):
+        table = draws(oracle, sampling.at(t), 2000, seed=t)
+        group = np.arange(t % 5, 12, 5)
+        assert_proportions(table[:, group].sum(axis=0), 2000, 0.4)
+        assert not np.delete(table, group, axis=1).any()
+    assert sampling.expected_size(12) == pytest.approx(0.4 * 12 / 5)
+    assert sampling.event(RELEASE, 12) == Poisson(0.4).event(RELEASE, 12)
+
+
+def test_turns_that_are_refused(oracle):
+    for wrong in (
+        lambda: InOrder(3, 3),
+        lambda: InOrder(0),
+        lambda: CyclicPoisson(0.5, 3, 3),
+        lambda: CyclicPoisson(2.0, 3),
+    ):
+        with pytest.raises(ValueError, match=r"begin with 0|lies in"):
+            wrong()
+    with pytest.raises(ValueError, match="at most 12"):
+        oracle.draw(InOrder(13), Randomness.seeded(0))

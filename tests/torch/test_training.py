@@ -43,6 +43,8 @@ METHODS = {
     "recursive": RecursiveMomentum(step_size=0.5, clip=1.0, difference_clip=0.5, mix=0.3, first_batch=60),
     "random round": RandomRoundSGD(step_size=0.5, clip=1.0),
     "plain": NoisySGD(step_size=0.5, clip=1.0),
+    "in order": DPSGD(step_size=0.5, clip=1.0, sampling="in_order"),
+    "in turns": DPSGD(step_size=0.5, clip=1.0, noise="correlated", bands=2),
     "all records": NoisyGradientDescent(step_size=0.5, clip=1.0, release="average"),
 }
 

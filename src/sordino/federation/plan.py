@@ -18,6 +18,7 @@ from sordino.oracle.protocol import Oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize
 from sordino.penalties import BoundedPenalty, Ridge
+from sordino.privacy.correlated_noise import CorrelatedNoise
 from sordino.problem import NetworkProblem, PersonUnit, Problem
 from sordino.sentences import COMMITTEE, DISTRIBUTED, JOINT, OUTSIDERS, WHOLE_PERSONS
 
@@ -93,6 +94,12 @@ class FederationPlan:
     def planned(self) -> DescentPlan:
         """The method's own plan. Every sum that the owners open is a release that its event must count."""
         planned = self.method.plan(self.problem, self.budget)
+        if isinstance(planned.noise, CorrelatedNoise):
+            raise ValueError(
+                f"{type(self.method).__name__} remembers the noise of earlier steps, and owners who share the noise "
+                "would each round their own part of it, which its guarantee does not cover: use noise='independent' on "
+                "Poisson batches."
+            )
         if not planned.step_events:
             raise ValueError(
                 f"{type(self.method).__name__} counts on steps that nobody sees, but the owners see every sum: "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from sordino.federation.noise import DistributedGaussian, JointGaussian, SharedNoise
+from sordino.privacy.correlated_noise import CorrelatedNoise
 from sordino.privacy.events import Approximate, Gaussian
 from sordino.privacy.noise import GaussianNoise, Noise
 
@@ -70,7 +71,7 @@ class Trust:
         owners = sum(holder < self.owners for holder in holders)
         return max(0, owners - 1) + (len(holders) > owners)
 
-    def realise(self, noise: Noise) -> SharedNoise:
+    def realise(self, noise: Noise | CorrelatedNoise) -> SharedNoise:
         """Shared noise whose event is no worse than the planned one, or a sentence why there is none."""
         if not isinstance(noise, GaussianNoise):
             raise ValueError(

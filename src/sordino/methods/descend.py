@@ -4,7 +4,9 @@ r"""The loop of every method that perturbs gradients.
     w_{t+1} = Pi( w_t - eta_t direction_t ),   t < R <= T;      the direction by `methods.updates`, R by the plan's stop
 
 The records are asked for one noisy sum per step, which is what the plan's event counts. Every w_t is paid for by then,
-so their means cost nothing; the moving average, with which the noise of the last steps is smoothed away, is
+so their means cost nothing. Noise may remember what it added in earlier steps (`privacy.correlated_noise`): that is
+secret, so it is no part of the state, which may be kept on a disk or shown, and such a run begins anew or not at all.
+The moving average, with which the noise of the last steps is smoothed away, is
 
     v_0 = w_0,      v_t = m_t v_{t-1} + (1 - m_t) w_t,      m_t = min(.9999, t/(9 + t))
 """
@@ -20,6 +22,7 @@ from sordino.methods.plan import DescentPlan
 from sordino.methods.protocol import AnyProblem, Release
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.query import Gradient
+from sordino.privacy.correlated_noise import NoiseOfRun
 from sordino.privacy.randomness import Randomness
 from sordino.progress import steps
 
@@ -42,12 +45,14 @@ def descend(
     plan: DescentPlan, problem: AnyProblem, oracle: Oracle, randomness: Randomness, start: Array | None = None
 ) -> Release:
     state = _begin(plan, problem.start() if start is None else start)
-    for t in steps(plan.steps, state):
+    begun = plan.noise.begin()
+    # nobody can go on from a state without the noise that was added before it
+    for t in steps(plan.steps, None if isinstance(begun, NoiseOfRun) else state):
         if t == 0:
             state.stop = plan.stop.draw(plan, randomness)
         if t >= state.stop:
             break
-        w, (sampling, noise) = state.w, plan.sum_at(t)
+        w, (sampling, noise) = state.w, plan.sum_at(t, begun)
         gradient = Gradient(w, plan.clip, oracle.draw(sampling, randomness), plan.softening)
         g = oracle.release(plan.update.query(gradient, state.memory, t), noise, randomness)
         g = g / sampling.expected_size(plan.records)

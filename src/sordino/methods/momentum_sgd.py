@@ -7,6 +7,10 @@ Released is the last iterate, the average, or a moving average (`methods.descend
 
 Privacy: T sampled Gaussian releases, composed numerically; the rest is computed from them and from public numbers.
 Nothing is assumed of the loss. Both relations with Poisson batches, replace-one with batches of fixed size.
+
+Correlated noise (DP-FTRL; Kairouz et al. 2021) takes back in later steps a part of what earlier ones added. Records in
+their order need no coins, and the run is one Gaussian release of everything; drawn ones have turns in groups, and the
+run is as many sampled releases as a group has turns (`privacy.correlation`, `methods.correlated`). Replace-one alone.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from sordino.budget import Budget
+from sordino.methods.correlated import Batching, NoiseKind, noisy_batches
 from sordino.methods.descend import descend
 from sordino.methods.plan import DescentPlan
 from sordino.methods.protocol import AnyProblem, Calibration
@@ -22,8 +27,6 @@ from sordino.methods.rates import Constant, Rate
 from sordino.methods.schedule import Descent, balanced_batch, balanced_descent
 from sordino.methods.settings import (
     Clipping,
-    Drawn,
-    batches_of,
     calibrated,
     check_calibration,
     check_settings,
@@ -35,7 +38,6 @@ from sordino.methods.settings import (
 )
 from sordino.methods.updates import Momentum, Plain
 from sordino.oracle.protocol import Oracle
-from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem
 
 Smoothed = Literal["last", "average", "moving average"]
@@ -50,6 +52,11 @@ class DPSGD:
     that costs more than the budget. With `clipping="automatic"` every gradient of a network is scaled to the clip, and
     a clip of 1 is as good as any. Runs side by side (a stack as `start`) share their batches, so they are alike but not
     independent.
+
+    `sampling="in_order"` takes one batch after the other as the records stand, for files that are read in order and
+    where drawing cannot be kept secret; shuffle a sorted table before. Its noise is correlated unless `noise` says
+    otherwise. With Poisson batches `noise="correlated"` takes the number of `bands` that leaves the least error, which
+    may be 1. A run with correlated noise keeps no checkpoints.
     """
 
     steps: int | None = None
@@ -58,11 +65,13 @@ class DPSGD:
     clip: float | None = None
     momentum: float = 0.0
     rate: Rate = field(default_factory=Constant)
-    sampling: Drawn = "poisson"
+    sampling: Batching = "poisson"
     release: Smoothed = "last"
     noise_multiplier: float | None = None
     calibration: Calibration = "tight"
     clipping: Clipping = "norm"
+    noise: NoiseKind = "auto"
+    bands: int | None = None
 
     needs: ClassVar[type[Oracle]] = Oracle
     run = staticmethod(descend)
@@ -77,18 +86,18 @@ class DPSGD:
         check_settings(
             self,
             positive=("step_size", "clip", "noise_multiplier"),
-            whole=("steps", "batch_size"),
+            whole=("steps", "batch_size", "bands"),
             fractions=("momentum",),
-            chosen={"sampling": Drawn, "release": Smoothed, "clipping": Clipping},
+            chosen={"sampling": Batching, "release": Smoothed, "clipping": Clipping, "noise": NoiseKind},
         )
-        n, d = problem.records, problem.dim
+        n = problem.records
         (T, eta, C), b = self._descent(problem, budget)
-        sampling = batches_of(self.sampling, b, n)
+        sampling, noise_at = noisy_batches(self, T, b, C, problem, budget)
         update = Momentum(self.momentum) if self.momentum else Plain()
         softening = softening_of(self.clipping, problem)
 
         def plan_at(multiplier: float) -> DescentPlan:
-            noise = GaussianNoise.at(multiplier, budget.relation.distance * C, d)
+            noise = noise_at(multiplier)
             return DescentPlan(
                 T, eta, C, sampling, n, noise, self.rate, update, release=self.release, softening=softening
             )
@@ -99,6 +108,13 @@ class DPSGD:
         clip = None if self.clip is None else clip_of(problem, self.clip)
         if self.steps and self.step_size and self.batch_size and clip:
             return Descent(self.steps, self.step_size, clip), self.batch_size
+        if self.sampling == "in_order":
+            if self.steps and self.step_size and self.batch_size:
+                return Descent(self.steps, self.step_size, clip_of(problem, None)), self.batch_size
+            raise ValueError(
+                "DP-SGD on records in order needs steps, batch_size and step_size: what balances the error of drawn "
+                "batches does not hold for them. An epoch has records / batch_size steps."
+            )
         assert not isinstance(problem, NetworkProblem)
         problem.require("DP-SGD without a step size, steps, batch size and clip", "smooth")
         # in the long run momentum makes a step 1/(1 - rho) times as long

@@ -8,13 +8,14 @@ from typing import Literal, Protocol
 from sordino.methods.protocol import StepEvents
 from sordino.methods.rates import Constant, Rate
 from sordino.methods.updates import Plain, Update
-from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
+from sordino.oracle.sampling import CyclicPoisson, FixedSize, FullBatch, InOrder, Poisson
+from sordino.privacy.correlated_noise import CorrelatedNoise, NoiseOfRun
 from sordino.privacy.events import Approximate, Composed, Event, GaussianDP, flatten
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.words import plan_card
 
-Batches = FullBatch | Poisson | FixedSize
+Batches = FullBatch | Poisson | FixedSize | InOrder | CyclicPoisson
 KeptOutput = Literal["last", "average", "moving average", "trajectory"]
 """What is released of w_1, .., w_R: the last, their mean, one in which the last count most, or all of them and w_0."""
 
@@ -72,7 +73,8 @@ class DescentPlan:
 
     With a `softening` s every gradient g becomes clip g / (|g| + s), however short it is. An `amplification`
     A_T < sqrt(T) says that the end of T steps on all records costs A_T of one of them in Gaussian differential privacy;
-    None is for runs that pay for every step.
+    None is for runs that pay for every step. Where the noise is correlated, the run is paid for as a whole, and all of
+    it may be seen.
     """
 
     steps: int
@@ -80,7 +82,7 @@ class DescentPlan:
     clip: float
     sampling: Batches
     records: int
-    noise: GaussianNoise
+    noise: GaussianNoise | CorrelatedNoise
     rate: Rate = field(default_factory=Constant)
     update: Update = field(default_factory=Plain)
     stop: Stop = field(default_factory=LastStep)
@@ -92,32 +94,37 @@ class DescentPlan:
     def __post_init__(self) -> None:
         if not isinstance(self.rate, Rate):
             raise ValueError(f"rate is {self.rate!r}: use one of `methods.rates`, such as Cosine().")
+        if isinstance(self.noise, CorrelatedNoise):
+            _require_whole(self, self.noise)
 
     def step_size_at(self, t: int) -> float:
         """eta_t."""
         return self.step_size * self.rate.at(t, self.steps)
 
-    def sum_at(self, t: int) -> tuple[Batches, GaussianNoise]:
-        """How the sum of step t is drawn, and its noise."""
+    def sum_at(self, t: int, begun: GaussianNoise | NoiseOfRun) -> tuple[Batches, GaussianNoise | NoiseOfRun]:
+        """How the sum of step t is drawn, and its noise, where `begun` is the plan's as this run adds it."""
         if t == 0 and self.first is not None:
             return self.first.sampling, self.first.noise
-        return self.sampling, self.noise
+        return self.sampling.at(t), begun
 
     @property
-    def sums(self) -> tuple[tuple[Batches, GaussianNoise, int], ...]:
-        """What `sum_at` gives, and in how many steps."""
+    def sums(self) -> tuple[tuple[Batches, GaussianNoise | CorrelatedNoise, int], ...]:
+        """How sums are drawn, their noise, and in how many steps."""
         if self.first is None:
             return ((self.sampling, self.noise, self.steps),)
-        return ((*self.sum_at(0), 1), (self.sampling, self.noise, self.steps - 1))[: self.steps]
+        return ((self.first.sampling, self.first.noise, 1), (self.sampling, self.noise, self.steps - 1))[: self.steps]
 
     @property
     def step_events(self) -> StepEvents:
-        if self.amplification is not None:
+        if self.amplification is not None or isinstance(self.noise, CorrelatedNoise):
             return ()
         return tuple((sampling.event(noise.event, self.records), count) for sampling, noise, count in self.sums)
 
     @property
     def event(self) -> Event:
+        if isinstance(self.noise, CorrelatedNoise):
+            assert isinstance(self.sampling, InOrder | CyclicPoisson)
+            return self.sampling.event_of_run(self.noise)
         if self.amplification is not None:
             _, distance = flatten(self.noise.event)
             return Approximate(GaussianDP(self.amplification / self.noise.multiplier), self.steps * distance)
@@ -125,3 +132,17 @@ class DescentPlan:
         return steps[0][0] if self.steps == 1 else Composed(steps)
 
     _repr_html_ = plan_card
+
+
+def _require_whole(plan: DescentPlan, noise: CorrelatedNoise) -> None:
+    """Correlated noise is accounted for as one run of this length, whose batches come back as it was told."""
+    if not isinstance(plan.sampling, InOrder | CyclicPoisson):
+        raise ValueError(
+            f"correlated noise on {type(plan.sampling).__name__} batches: a record may come back at any step, and what "
+            "its participations show would add up. Take the records in order, or in groups that have turns."
+        )
+    if plan.first is not None or plan.amplification is not None or plan.steps > noise.steps:
+        raise ValueError(
+            f"correlated noise for {noise.steps} steps in a run of {plan.steps}: it is planned for a run as a whole, "
+            "whose sums are all of one kind."
+        )

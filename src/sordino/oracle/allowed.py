@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sordino.budget import Relation
 from sordino.oracle.query import Choice, Recursion
-from sordino.oracle.sampling import Batch
+from sordino.oracle.sampling import Batch, CyclicPoisson, InOrder, Sampling
 
 if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
@@ -46,6 +46,22 @@ def allow_choice(query: Choice, selection: NoisyMinimum, relation: Relation) -> 
         raise ValueError(
             f"the choice was made for {selection.relation}, but these records are under {relation}: "
             "state the relation of the budget in both."
+        )
+
+
+def allow_sampling(sampling: Sampling, relation: Relation, unit: str) -> None:
+    """Raise a sentence where a neighbour's record would move others to other batches."""
+    if not isinstance(sampling, InOrder | CyclicPoisson):
+        return
+    if relation is not Relation.REPLACE_ONE:
+        raise ValueError(
+            f"{type(sampling).__name__} batches go by the places of records, and under {relation} one record more or "
+            "less moves all that stand behind it: use replace_one, or Poisson batches."
+        )
+    if unit != "record":
+        raise ValueError(
+            f"{type(sampling).__name__} batches go by places, and a {unit} stands where their identifier puts them: "
+            "another one in their stead would move others. Use Poisson batches."
         )
 
 

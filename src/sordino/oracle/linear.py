@@ -16,7 +16,7 @@ import numpy as np
 
 from sordino.arrays import Array
 from sordino.losses import Loss
-from sordino.oracle.allowed import allow, allow_choice, checked_batch
+from sordino.oracle.allowed import allow, allow_choice, allow_sampling, checked_batch
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, QuadraticForm
 from sordino.oracle.blocks import Blocks
 from sordino.oracle.model import LinearModel
@@ -45,6 +45,7 @@ class BlockwiseOracle:
         return len(self.blocks)
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
+        allow_sampling(sampling, self.model.relation, self.model.problem.unit)
         return drawn(sampling, len(self), randomness.sampling)
 
     def release(

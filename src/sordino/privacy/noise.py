@@ -103,8 +103,12 @@ class GaussianNoise:
         return Approximate(Gaussian(self.multiplier), self.dim * rounding_distance(self.std / self.step) * _UP)
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
-        value = _shaped(value, self.dim)
-        return _release(value, self.draw(value.shape, randomness), self.step)
+        value = shaped(value, self.dim)
+        return add_to(value, self.draw(value.shape, randomness), self.step)
+
+    def begin(self) -> GaussianNoise:
+        """As a run adds it: every time anew (see `privacy.correlated_noise` for noise that remembers)."""
+        return self
 
     def draw(self, shape: tuple[int, ...], randomness: Randomness) -> NDArray[np.int64]:
         """Noise for one value of this shape, in whole steps."""
@@ -160,10 +164,10 @@ class L2LaplaceNoise:
         return PureDP(self.epsilon)
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
-        value = _shaped(value, self.dim)
+        value = shaped(value, self.dim)
         a = deviations(self.dim, math.prod(value.shape[:-1]), randomness.noise)
         scales = np.hypot(self.scale / self.step * a, _ROUNDING)
-        return _release(value, discrete_gaussian_rows(scales, self.dim, randomness.noise), self.step)
+        return add_to(value, discrete_gaussian_rows(scales, self.dim, randomness.noise), self.step)
 
 
 def _check(sensitivity: float, dim: int) -> None:
@@ -189,7 +193,7 @@ def _step(std: float, bits: int) -> float:
     return math.ldexp(1.0, math.frexp(std)[1] - 1 - bits)
 
 
-def _shaped(value: Array, dim: int) -> Array:
+def shaped(value: Array, dim: int) -> Array:
     """The value as a contiguous array of single or double precision; the former is exact as it is."""
     kind = np.float32 if getattr(value, "dtype", None) == np.float32 else np.float64
     value = np.asarray(value, dtype=kind, order="C")
@@ -198,7 +202,7 @@ def _shaped(value: Array, dim: int) -> Array:
     return value
 
 
-def _release(value: Array, noise: NDArray[np.int64], step: float) -> Array:
+def add_to(value: Array, noise: NDArray[np.int64], step: float) -> Array:
     """step (round(value / step) + noise), written over the noise. The sentences name no private number."""
     from sordino.privacy.noise_kernels import add_on_lattice
 

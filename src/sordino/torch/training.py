@@ -187,7 +187,7 @@ def _unit(person: Any, records_per_person: int | None, contribution: Contributio
 def _units(method: AnyMethod, n: int, unit: PersonUnit | None) -> int:
     """How many a pass should hold: a batch as it is mostly drawn, in a few equal passes where it is large."""
     expected = (method.batch_size if isinstance(method, Batched) else None) or n
-    exact = isinstance(method, Batched) and method.sampling == "fixed_size"
+    exact = isinstance(method, Batched) and method.sampling in ("fixed_size", "in_order")
     usual = expected if exact else expected + 2 * math.sqrt(expected)
     rows = 1 if unit is None else unit.most_records or 1
     return math.ceil(usual / math.ceil(usual * rows / 1024))

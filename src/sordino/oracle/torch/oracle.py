@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from sordino.arrays import Array
 from sordino.budget import Relation
-from sordino.oracle.allowed import allow, checked_batch
+from sordino.oracle.allowed import allow, allow_sampling, checked_batch
 from sordino.oracle.kernels.subsets import permutation
 from sordino.oracle.persons import Persons, require_same_unit
 from sordino.oracle.query import Difference, Gradient, Recursion
@@ -114,6 +114,7 @@ class TorchOracle:
             warnings.warn(notice, UserWarning, stacklevel=2)
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
+        allow_sampling(sampling, self._relation, self._problem.unit)
         return sampling.draw(self._units, randomness.sampling)
 
     def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
