@@ -24,7 +24,7 @@ from _results import keep, table
 from sordino import wire
 from sordino.budget import Budget, Relation
 from sordino.ledger.ledger import Ledger
-from sordino.ledger.store import Line, check_of
+from sordino.ledger.store import check_of, ledger_file
 from sordino.privacy.events import GaussianDP, to_json
 from sordino.privacy.filter import charge
 
@@ -72,15 +72,17 @@ def fill(address: str, entries: int) -> None:
     now = {"created": "2026-01-01T00:00:00+00:00"}
     with ledger._store.writing() as transaction:
         last = transaction.last()
-        number, check = last.number, last.check
+        number, check, rows = last.number, last.check, []
         for count in range(entries):
             named = {"number": count, "dataset": "survey", "note": "a model", "reference": f"run {count}", "by": "x"}
             reserve = {"kind": "reserve", **named, **plain[count % len(plain)], **now}
             settle = {"kind": "settle", "number": count, "state": "spent", "who": "x", "why": "", **now}
             for line in (reserve, settle):
-                body = wire.canonical(line).encode()
-                number, check = number + 1, check_of(check, body)
-                transaction.append(Line(number, body, check))
+                body = wire.canonical(line)
+                number, check = number + 1, check_of(check, body.encode())
+                rows.append((number, body, check))
+        insert = "entry VALUES (?, ?, ?)" if ledger_file(address) else "sordino_ledger VALUES (%s, %s, %s)"
+        transaction._connection.cursor().executemany(f"INSERT INTO {insert}", rows)
 
 
 def show(address: str) -> dict[str, float]:
