@@ -23,6 +23,9 @@ def reproduce(
         list[str] | None, typer.Option(help="Cells with this in their name; repeat it for several.")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Run cells that are there already.")] = False,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Leave cells that are there, also those of another commit.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Make one cell of every committed file again, and fail if it differs.")
     ] = False,
@@ -48,7 +51,7 @@ def reproduce(
         return
     for piece in find(paper, name):
         say(f"{piece.paper} {piece.names[0]}: {piece.what}", style="bold")
-        say(f"Page: {reproduction.reproduce(piece, where, out, quick, only or (), again, say)}")
+        say(f"Page: {reproduction.reproduce(piece, where, out, quick, only or (), again, missing, say)}")
 
 
 def _list(where: Path) -> None:

@@ -123,9 +123,10 @@ class OutputPerturbation:
         randomness: Randomness,
         start: Array | None = None,
     ) -> Release:
-        w = problem.start() if start is None else start
+        w, together = one_of_equal(problem.start() if start is None else start)
         for _ in steps(plan.steps):
             w = problem.domain.project(w - plan.step_size * (oracle.gradient(w) + problem.penalty.gradient(w)))
+        w = np.repeat(w, together, axis=0) if together > 1 else w
         # projecting once more is free: it does not look at the records
         return Release(problem.domain.project(plan.noise.perturb(w, randomness)), plan.event)
 
@@ -151,6 +152,12 @@ class OutputPerturbation:
         if self.radius is None and theorem and math.isfinite(problem.radius):
             return problem.radius
         return expected_radius(problem, self.radius)
+
+
+def one_of_equal(start: Array) -> tuple[Array, int]:
+    """Runs that start at one point stay together until the noise: one stands for all, and how many it stands for."""
+    alike = start.ndim == 2 and len(start) > 1 and bool((start == start[0]).all())
+    return (start[:1], len(start)) if alike else (start, 1)
 
 
 def sensitivity(problem: Problem, T: int, eta: float) -> float:

@@ -38,6 +38,7 @@ from sordino.problem import Problem
 
 SEEDS = "paid curvatures by the data set's place, 1 on Adult; the descents by 3"
 STALE = "Graduate Admission, 7 features, without the serial number"
+WHOLE = True
 
 PRINTED = {
     "Graduate Admission": (6.68e-3, 0.40),

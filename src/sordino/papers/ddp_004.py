@@ -45,6 +45,7 @@ from sordino.privacy.randomness import Randomness
 
 SEEDS = "runs 0 to 11; an owner's noise by 1000 run + owner; records are dealt by 4; networks by 0 and 1000 + owner"
 STALE = "a9a, 0.2, one owner of all"
+WHOLE = False
 RUNS = 12
 OWNERS = 10
 # step size times beta, clip over L, mix: the best of the grid of table2_004 on held-out training records

@@ -42,6 +42,8 @@ class Experiment(Protocol):
     """A cell that takes seconds, which `make stale` makes again."""
     READING: str
     """What it shows, in Markdown."""
+    WHOLE: bool
+    """Whether its tables and figure need every cell; else they are made of those that are there."""
 
     def cells(self, folder: Path, quick: bool) -> dict[str, Cell]:
         """All of them, or a few that take little; the data sets are read when a cell is run."""
@@ -52,9 +54,9 @@ class Experiment(Protocol):
         ...
 
     def tables(self, known: Known) -> str:
-        """In Markdown, of all cells."""
+        """In Markdown."""
         ...
 
     def draw(self, known: Known, path: Path) -> None:
-        """As SVG, of all cells."""
+        """As SVG."""
         ...

@@ -40,6 +40,7 @@ from sordino.privacy.noise import GaussianNoise
 
 SEEDS = "runs 0 to 2, settings of the grid by 100: first weights, batches and noise"
 STALE = "epsilon of noise 2"
+WHOLE = False
 RUNS = 3
 METHODS = {"DP-SGD": DPSGD, "DP-RMSProp": DPRMSProp, "DP-Adam": DPAdam}
 NOISE = (2.0, 4.0, 8.0)

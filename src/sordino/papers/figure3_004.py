@@ -43,6 +43,7 @@ from sordino.problem import NetworkProblem
 
 SEEDS = "the run: first weights, batches and noise"
 STALE = "printed noise"
+WHOLE = False
 EPOCHS, RUNS = 8.0, 1
 DELTA = 1e-5
 RATE = Cosine(0.1)

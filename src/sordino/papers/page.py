@@ -18,8 +18,12 @@ _MOST = 60
 """Values in the plot of a comparison."""
 
 
+_MOST_NAMED = 8
+"""Cells that are not there."""
+
+
 def write_page(piece: Piece, known: Known, committed: Known, out: Path, quick: bool) -> Path:
-    """In Markdown and HTML; tables and figures of the whole where all cells are there."""
+    """In Markdown and HTML; tables and figures where the cells that they need are there."""
     experiment, name = piece.experiment, piece.module
     new, before = experiment.values(known), experiment.values(committed)
     parts = [f"# {piece.title}", ""]
@@ -29,8 +33,11 @@ def write_page(piece: Piece, known: Known, committed: Known, out: Path, quick: b
     if new:
         draw_comparison(new, before, out / f"{name}-compared.svg")
         parts += [f"![Paper, committed and new values]({name}-compared.svg)", ""]
-    whole = not quick and set(known) == set(experiment.cells(Path(), quick=False))
-    if whole:
+    every = experiment.cells(Path(), quick=False)
+    missing = [cell for cell in every if cell not in known]
+    if not quick and missing:
+        parts += [f"{len(every) - len(missing)} of {len(every)} cells have been run. Not yet: {_listed(missing)}.", ""]
+    if not quick and not (missing and experiment.WHOLE):
         experiment.draw(known, out / f"{name}.svg")
         parts += ["## In full", "", experiment.tables(known), "", f"![{piece.what}]({name}.svg)", ""]
     parts += ["## Reading", experiment.READING.rstrip(), ""]
@@ -83,6 +90,10 @@ def _distance(value: Value, old: Value | None) -> float | None:
     if old is None or not (value.error or old.error):
         return None
     return (value.mean - old.mean) / math.hypot(value.error or 0.0, old.error or 0.0)
+
+
+def _listed(names: list[str]) -> str:
+    return "; ".join(names[:_MOST_NAMED]) + (f"; and {rest} more" if (rest := len(names) - _MOST_NAMED) > 0 else "")
 
 
 def _number(value: float | None, digits: int = 4) -> str:

@@ -55,11 +55,13 @@ def reproduce(
     quick: bool = False,
     only: Sequence[str] = (),
     again: bool = False,
+    missing: bool = False,
     tell: Callable[[str], None] = print,
 ) -> Path:
     """The page, in Markdown; beside it the same in HTML, the figures and the numbers.
 
-    `only`: cells whose name has one of these in it, with whatever they need. `again` runs what is there already.
+    `only`: cells whose name has one of these in it, with whatever they need. `again` runs what is there already;
+    `missing` leaves it as it is, whichever commit it is of.
     """
     known_before = cells_of(kept(piece))
     cells = _asked(piece.experiment.cells(require_data(piece, folder), quick), only)
@@ -70,7 +72,7 @@ def reproduce(
     done = {
         name: cell
         for name, cell in file["cells"].items()
-        if not again and (cell["commit"], cell["quick"]) == (now, quick)
+        if not again and cell["quick"] == quick and (missing or cell["commit"] == now)
     }
     known = cells_of({"cells": done})
     for number, (name, cell) in enumerate(cells.items(), start=1):

@@ -43,6 +43,7 @@ from sordino.problem import Problem
 
 SEEDS = "records by (n, run), noise by the run, 0 to 9; the timed gradient by 7"
 STALE = "epsilon 0.1, logistic, objective perturbation, planned, n = 4000"
+WHOLE = True
 RUNS = 10
 EPSILONS = (1.0, 0.1)
 SIZES = (500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000)

@@ -13,7 +13,11 @@ by itself, on batches of its own; its noise is calibrated to what it releases. T
               steps of DP-GD; the defaults of DP-AGD
     grid      the best of a few settings on a fifth of the training records held out, within the paper's number of
               passes. Choosing so looks at records: not private, here as there
-    printed   DP-SRM with the paper's C_1 = 1, C_2 = gamma = .01, b in {50, 100, 200} and a grid of step sizes
+    printed   DP-SRM with the paper's C_1 = 1, C_2 = gamma = .01, b in {50, 100, 200} and a grid of step sizes, and the
+              least noise that earns the budget
+    unit rows     the same with every row divided by its bound, which the paper does not rule out
+    printed noise the same sizes with the noise of Theorem 4.1, its condition on alpha left aside: batches of fixed
+              size, and what that noise is worth
 
 A pass is n records read. DP-SRM takes two gradients of every record it reads; the grid's runs keep within the paper's
 passes even if both are counted. DP-SGD, which the paper leaves out here, is the library's own reference: its grid has
@@ -26,7 +30,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,11 +66,13 @@ from sordino.papers.table2_report import (
     tables as tables,
 )
 from sordino.penalties import BoundedPenalty
+from sordino.privacy.accountants import epsilon as epsilon_of
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 
 SEEDS = "runs 0 to 9; settings of a grid by their place; the held-out fifth by 1"
 STALE = "a9a, epsilon 0.2, DP-GD, plan"
+WHOLE = False
 RUNS = 10
 DELTA, PENALTY = 1e-5, BoundedPenalty(1e-3)
 EPSILONS = (0.2, 0.5)
@@ -84,15 +90,22 @@ class Task:
     y: np.ndarray
     X_test: Any
     y_test: np.ndarray
+    unit: bool = False
+    """Whether rows have been divided by their bound."""
 
     @property
     def rows(self) -> Rows:
-        return Rows(BOUNDS[self.name], norm=BOUNDS[self.name])
+        bound = 1.0 if self.unit else BOUNDS[self.name]
+        return Rows(bound, norm=bound)
 
     @property
     def problem(self) -> Problem:
         n, d = self.X.shape
-        return Problem(n, d, Logistic(), row_norm=BOUNDS[self.name], penalty=PENALTY)
+        return Problem(n, d, Logistic(), row_norm=self.rows.norm, penalty=PENALTY)
+
+    def divided(self) -> Task:
+        bound = BOUNDS[self.name]
+        return replace(self, X=self.X / bound, X_test=self.X_test / bound, unit=True)
 
     def oracle(self) -> Any:
         return linear_oracle(self.X, self.y, self.problem, self.rows)
@@ -102,7 +115,7 @@ class Task:
         order = np.random.default_rng(1).permutation(len(self.y))
         cut = int(0.8 * len(order))
         train, test = np.sort(order[:cut]), np.sort(order[cut:])
-        return Task(self.name, self.X[train], self.y[train], self.X[test], self.y[test])
+        return Task(self.name, self.X[train], self.y[train], self.X[test], self.y[test], self.unit)
 
     def test_loss(self, w: np.ndarray) -> float:
         return float(np.logaddexp(0, -self.y_test * (self.X_test @ w)).mean())
@@ -178,7 +191,14 @@ def grids(problem: Problem, passes: dict[str, int]) -> dict[str, list[Any]]:
             DPSGD(int(n * passes["DP-SRM"] / 200), 200, k / beta, C, rate=Cosine()) for C in clips for k in strides
         ],
         "DP-SRM, printed": [
-            srm(n, passes["DP-SRM"], b, eta, 1.0, 0.01, 0.01) for b in (50, 100, 200) for eta in (0.03, 0.1, 0.3, 1.0)
+            srm(n, passes["DP-SRM"], b, eta, 1.0, 0.01, 0.01)
+            for b in (50, 100, 200)
+            for eta in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+        ],
+        "DP-SRM, printed noise": [
+            srm(n, passes["DP-SRM"], b, eta, 1.0, 0.01, 0.01, sampling="fixed_size", calibration="paper")
+            for b in (50, 100, 200)
+            for eta in (0.03, 0.1, 0.3, 1.0)
         ],
     }
 
@@ -222,6 +242,8 @@ def measure(task: Task, method: AnyMethod, budget: Budget, runs: int) -> dict[st
     figures["planning seconds"] = planning
     figures["settings"] = settings(plan, problem)
     figures["curve"] = curve(oracle, max(paths, key=len))
+    figures["gradient norms"] = norms(oracle, max(paths, key=len))
+    figures["epsilon"] = epsilon_of(plan.event, budget.delta, budget.relation)
     return figures
 
 
@@ -247,6 +269,14 @@ def curve(oracle: ExactOracle, path: list[tuple[float, np.ndarray]], points: int
     return [(float(path[i][0]), float(value)) for i, value in zip(some, values, strict=True)]
 
 
+def norms(oracle: Any, path: list[tuple[float, np.ndarray]], points: int = 30) -> list[tuple[float, float]]:
+    """(passes, norm of the whole gradient) at a few points of the same run."""
+    some = np.unique(np.linspace(0, len(path) - 1, points).astype(int))
+    at = [path[i][1] for i in some]
+    lengths = [float(np.linalg.norm(oracle.gradient(w) + PENALTY.gradient(w))) for w in at]
+    return [(float(path[i][0]), length) for i, length in zip(some, lengths, strict=True)]
+
+
 def not_private(task: Task) -> dict[str, float]:
     def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
         margins = task.y * (task.X @ w)
@@ -264,6 +294,8 @@ def not_private(task: Task) -> dict[str, float]:
 def one_way(task: Task, epsilon: float, way: str, runs: int) -> dict[str, Any]:
     budget, passes = Budget(epsilon, DELTA), _passes(task.name, epsilon)
     name = way.removesuffix(", grid").removesuffix(", plan")
+    if way.endswith("unit rows"):
+        task, name = task.divided(), name.removesuffix(", unit rows")
     if way.endswith("plan"):
         return measure(task, plans(task.problem)[name], budget, runs)
     chosen = best(task, budget, passes, name)
@@ -275,7 +307,15 @@ def _passes(name: str, epsilon: float) -> dict[str, int]:
 
 
 _PLANS = ("DP-GD", "DP-AGD", "RRPSGD", "DP-SRM", "DP-SGD")
-_GRIDS = ("DP-GD, grid", "RRPSGD, grid", "DP-SRM, grid", "DP-SGD, grid", "DP-SRM, printed")
+_GRIDS = (
+    "DP-GD, grid",
+    "RRPSGD, grid",
+    "DP-SRM, grid",
+    "DP-SGD, grid",
+    "DP-SRM, printed",
+    "DP-SRM, printed, unit rows",
+    "DP-SRM, printed noise",
+)
 
 
 def cells(folder: Path, quick: bool) -> dict[str, Cell]:
@@ -306,7 +346,7 @@ def values(known: Known) -> dict[str, Value]:
         if not rest:
             found[place] = Value(one["test loss"], printed=NOT_PRIVATE[name.split(",")[0]])
             continue
-        epsilon, method, _ = rest.split(", ")
+        epsilon, method, *_ = rest.split(", ")
         printed = PRINTED[name, float(epsilon)].get(method)
         runs = one.get("runs", RUNS)
         error = one["deviation"] / math.sqrt(runs) if one["deviation"] is not None else None

@@ -63,7 +63,8 @@ def tables(known: Known) -> str:
     )
     lines = []
     for name, one in found.items():
-        plain = one["not private"]
+        if (plain := one.get("not private")) is None:
+            continue
         lines.append(
             f"**{name}**, {plain['records']} records, {plain['features']} features; not private: test loss "
             f"{plain['test loss']:.4f}, {plain['test objective']:.4f} with the penalty "
@@ -109,8 +110,9 @@ def assembled(known: Known) -> dict[str, dict[str, Any]]:
 
 
 def _order(way: str) -> tuple[int, int]:
-    method, setting = way.split(", ")
-    return ("plan", "grid", "printed").index(setting), METHODS.index(method)
+    method, _, setting = way.partition(", ")
+    order = ("plan", "grid", "printed", "printed, unit rows", "printed noise")
+    return order.index(setting), METHODS.index(method)
 
 
 def _loss(row: dict[str, Any]) -> str:
@@ -119,17 +121,20 @@ def _loss(row: dict[str, Any]) -> str:
 
 
 def draw(known: Known, path: Path) -> None:
-    """Figures 1 and 2: the training objective along the first run of each plan."""
+    """Figures 1 and 2: training objective and gradient norm along a run of each plan, where they were kept."""
     sets = assembled(known)
-    keys = [key for key in next(iter(sets.values())) if key.startswith("epsilon")]
-    with drawing(path, len(sets), len(keys), figsize=(8, 2.8 * len(sets)), squeeze=False) as panels:
-        for row, (name, one) in zip(panels, sets.items(), strict=True):
-            for axes, key in zip(row, keys, strict=True):
-                for way, figures in one[key].items():
-                    if way.endswith("plan") or way == "DP-SRM, grid":
-                        passes, objectives = zip(*figures["curve"], strict=True)
-                        axes.plot(passes, objectives, lw=1, label=way)
-                axes.axhline(one["not private"]["objective"], color="black", lw=0.5, ls=":")
-                axes.set(xscale="symlog", title=f"{name}, {key}", xlabel="passes", ylabel="training objective")
-                axes.set_ylim(top=0.72)
+    cases = [(name, key) for name, one in sets.items() for key in one if key.startswith("epsilon")]
+    with drawing(path, 2, len(cases), figsize=(3.6 * len(cases), 6), squeeze=False) as panels:
+        for column, (name, key) in enumerate(cases):
+            above, below = panels[0][column], panels[1][column]
+            for place, way in enumerate([*(f"{method}, plan" for method in METHODS), "DP-SRM, grid"]):
+                figures = sets[name][key].get(way, {})
+                for axes, what in ((above, "curve"), (below, "gradient norms")):
+                    if what in figures:
+                        axes.plot(*zip(*figures[what], strict=True), lw=1, color=f"C{place}", label=way)
+            if plain := sets[name].get("not private"):
+                above.axhline(plain["objective"], color="black", lw=0.5, ls=":")
+            above.set(xscale="symlog", title=f"{name}, {key}", ylabel="training objective")
+            above.set_ylim(top=0.72)
+            below.set(xscale="symlog", yscale="log", xlabel="passes", ylabel="gradient norm")
         panels[0][0].legend(fontsize=6, frameon=False)

@@ -35,7 +35,7 @@ import numpy as np
 
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
-from sordino.methods.output_perturbation import unit_variance
+from sordino.methods.output_perturbation import one_of_equal, unit_variance
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import expected_radius
 from sordino.methods.settings import require_linear, require_paper_setting
@@ -131,12 +131,13 @@ class PermutationSGD:
         order = randomness.sampling.generator.permutation(n).astype(np.intp)
         batches = [np.sort(batch) for batch in np.array_split(order, N)]
         etas = step_sizes(plan.schedule, plan.step_size, plan.offset, plan.passes * N, problem).tolist()
-        w = problem.start() if start is None else start
+        w, together = one_of_equal(problem.start() if start is None else start)
         for t in steps(len(etas)):
             batch = batches[t % N]
             # the oracle divides by n
             g = oracle.gradient(w, batch) * (n / len(batch))
             w = problem.domain.project(w - etas[t] * (g + problem.penalty.gradient(w)))
+        w = np.repeat(w, together, axis=0) if together > 1 else w
         # projecting once more is free: it does not look at the records
         return Release(problem.domain.project(plan.noise.perturb(w, randomness)), plan.event)
 
