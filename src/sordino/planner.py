@@ -16,6 +16,7 @@ from sordino.budget import Budget
 from sordino.methods import (
     DPSGD,
     DescentPlan,
+    HasBound,
     Method,
     NoisyGradientDescent,
     NoisySGD,
@@ -81,6 +82,14 @@ class Candidate:
         """Of a feasible method. What a prediction does not need is planned when it is asked for."""
         found: Plan = planned(self.method, self.problem, self.budget)
         return found
+
+    @property
+    def bound(self) -> float | None:
+        """The excess empirical risk that a theorem proves of the plan, where one does."""
+        if not isinstance(self.method, HasBound):
+            return None
+        proven = self.method.bound(self.problem, self.budget)
+        return next((one.value for one in proven if one.of == "excess empirical risk" and one.holds), None)
 
     @property
     def noise(self) -> float:

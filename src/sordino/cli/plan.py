@@ -98,8 +98,17 @@ def plan(
     compared = candidates(problem, budget)
     show_table(
         "Methods, by predicted excess risk",
-        ("method", "excess risk", "noise", "passes"),
-        [(one.name, *map(shown_number, (one.excess, one.noise, one.passes))) for one in compared if one.feasible],
+        ("method", "excess risk", "proven at most", "noise", "passes"),
+        [
+            (
+                one.name,
+                shown_number(one.excess),
+                "" if one.bound is None else shown_number(one.bound),
+                *map(shown_number, (one.noise, one.passes)),
+            )
+            for one in compared
+            if one.feasible
+        ],
     )
     for one in compared:
         if not one.feasible:

@@ -9,6 +9,7 @@ from sordino.methods.baselines import (
     PermutationSGD,
     PermutationSGDPlan,
 )
+from sordino.methods.bounds import Bound, HasBound
 from sordino.methods.momentum_sgd import DPSGD
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
 from sordino.methods.noisy_sgd import NoisySGD
@@ -53,12 +54,14 @@ __all__ = [
     "AdaptiveGradientDescentPlan",
     "ApproximateMinimaPerturbation",
     "BassilySmithThakurta",
+    "Bound",
     "Constant",
     "Cosine",
     "DPAdam",
     "DPRMSProp",
     "DescentPlan",
     "HalvedMidway",
+    "HasBound",
     "Inverse",
     "InverseRoot",
     "Method",

@@ -42,6 +42,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from sordino.budget import Budget
+from sordino.methods.bounds import FAILURE, Bound, first_unmet, require_failure
 from sordino.methods.descend import descend
 from sordino.methods.plan import DescentPlan
 from sordino.methods.protocol import AnyProblem, Calibration
@@ -56,13 +57,16 @@ from sordino.methods.settings import (
     check_settings,
     clip_of,
     kept_of,
+    loss_at_zero,
     require_delta,
     require_given,
+    require_linear,
     settle_calibration,
     softening_of,
 )
 from sordino.methods.updates import Moments, MomentsKind, moment_floor
 from sordino.oracle.protocol import Oracle
+from sordino.oracle.sampling import FullBatch
 from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem
 
@@ -109,6 +113,16 @@ class DPRMSProp:
     def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         return _plan(self, problem, budget)
 
+    def bound(self, problem: AnyProblem, budget: Budget, failure: float = FAILURE) -> tuple[Bound, ...]:
+        r"""Of the empirical gradient (Theorem 5), the error of every noisy one (2) and the population's gradient (3).
+
+            alpha = sqrt(d) s sqrt(2 log(2 d T/failure))  (5),     sqrt(d) s (1 + sqrt(2 log(4 d T/failure)))  (2, 3)
+            squared norm  <=  (sqrt(lambda) + nu) ( 4 F(0)/(eta T) + 3 alpha^2/nu )
+
+        s is the noise on a coordinate of a mean gradient.
+        """
+        return _bound(self, problem, budget, failure)
+
 
 @dataclass(frozen=True)
 class DPAdam:
@@ -138,6 +152,13 @@ class DPAdam:
 
     def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         return _plan(self, problem, budget)
+
+    def bound(self, problem: AnyProblem, budget: Budget, failure: float = FAILURE) -> tuple[Bound, ...]:
+        r"""As of `DPRMSProp`, with Theorem 6 in the place of 5 and
+
+        squared norm  <=  (sqrt(lambda) + nu)/(1 - beta_1) ( 2 F(0)/(eta T) + alpha^2/((1 - beta_1) nu) )
+        """
+        return _bound(self, problem, budget, failure)
 
 
 def _plan(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> DescentPlan:
@@ -174,6 +195,64 @@ def _plan(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> De
         return DescentPlan(T, eta, G, sampling, n, noise, method.rate, update, stop, kept, softening=softening)
 
     return calibrated(plan_at, budget, method.noise_multiplier)
+
+
+def _bound(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget, failure: float) -> tuple[Bound, ...]:
+    plan = method.plan(problem, budget)
+    problem = require_linear(problem, type(method).__name__, "smooth")
+    require_failure(failure)
+    L, beta, _ = problem.constants
+    n, p, T, eta = problem.records, problem.dim, plan.steps, plan.step_size
+    assert isinstance(plan.update, Moments)
+    root, nu, decay = math.sqrt(method.ceiling), plan.update.stabiliser, method.mean_decay
+    sigma = plan.noise.std / plan.sampling.expected_size(n)
+    at_zero = loss_at_zero(problem, type(method).__name__, "steps, step size and clip")
+
+    def squared(alpha: float) -> float:
+        # (35) with the quarter that (32) lacks, and (49)
+        if isinstance(method, DPRMSProp):
+            return (root + nu) * (4 * at_zero / (eta * T) + 3 * alpha**2 / nu)
+        return (root + nu) / (1 - decay) * (2 * at_zero / (eta * T) + alpha**2 / ((1 - decay) * nu))
+
+    longest = longest_step(method, beta, nu)
+    plain = (
+        (method.release == "random", "a random iterate: release='random'"),
+        (isinstance(plan.sampling, FullBatch), "all records in every step"),
+        (plan.clip >= L, f"gradients as they are, and {plan.clip:.4g} clips those of up to {L:.4g}"),
+        (eta <= longest * (1 + 1e-12), f"steps of at most {longest:.4g}, and they are {eta:.4g}"),
+        (method.moments == "plain" and isinstance(method.rate, Constant), "plain moments and steps all alike"),
+        (problem.penalty.smoothness == 0, "an objective without a penalty"),
+        (not math.isfinite(problem.domain.radius), "weights anywhere, without a domain"),
+    )
+    mu = math.sqrt(2 * math.log(4 * p * T / failure))
+    least = 2 * math.log(8 / budget.delta) / budget.epsilon**2
+    # ln(26/sigma) is not positive where sigma is that large, and any delta will do
+    most = sigma * math.exp(-(mu**2) / 2) / (13 * math.log(26 / sigma)) if sigma < 26 else math.inf
+    premises = (
+        (budget.epsilon <= sigma / 13, f"epsilon of at most sigma/13 = {sigma / 13:.3g}, and it is {budget.epsilon:g}"),
+        (budget.delta <= most, f"delta of at most {most:.3g}, and it is {budget.delta:.3g}"),
+        (n >= least, f"at least {least:.4g} records, and there are {n}"),
+    )
+    error = math.sqrt(p) * sigma * (1 + mu)
+    own = math.sqrt(p) * sigma * math.sqrt(2 * math.log(2 * p * T / failure))
+    fifth = "5" if isinstance(method, DPRMSProp) else "6"
+    return (
+        Bound(
+            f"Theorem {fifth} of Zhou et al. 2020",
+            "squared empirical gradient norm",
+            squared(own),
+            failure,
+            first_unmet(*plain),
+        ),
+        Bound("Theorem 2 of Zhou et al. 2020", "error of every gradient", error, failure, first_unmet(*premises)),
+        Bound(
+            "Theorem 3 of Zhou et al. 2020",
+            "squared population gradient norm",
+            squared(error),
+            failure,
+            first_unmet(*plain, *premises),
+        ),
+    )
 
 
 def _descent(method: DPRMSProp | DPAdam, problem: AnyProblem, budget: Budget) -> Descent:

@@ -42,6 +42,7 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.losses import Huber, Loss, Squared
+from sordino.methods.bounds import FAILURE, Bound, first_unmet, require_failure
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import at_most_standing, descent_bias, expected_radius
 from sordino.methods.settings import require_conditions, require_linear, require_paper_setting
@@ -130,6 +131,36 @@ class OutputPerturbation:
         # projecting once more is free: it does not look at the records
         return Release(problem.domain.project(plan.noise.perturb(w, randomness)), plan.event)
 
+    def bound(self, problem: AnyProblem, budget: Budget, failure: float = FAILURE) -> tuple[Bound, ...]:
+        r"""Theorems 2 and 3, and for mu > 0 what follows about the population.
+
+            mu > 0:    (beta/2) exp(-2 mu beta T/(mu + beta)^2) D^2 + (beta/2) E|z|^2
+            mu = 0:    2 beta D^2/T                               + (beta/2) E|z|^2
+
+        The population's is sqrt(2 L^2 E/(mu g)) + 4 L^2/(g mu n), E the bound above, by Markov's inequality and (18)
+        of Shalev-Shwartz, Shamir, Srebro & Sridharan 2009, each failing with probability g = failure/2.
+        """
+        require_failure(failure)
+        plan = self.plan(problem, budget)
+        problem = require_linear(problem, "output perturbation", "convex", "smooth")
+        L, beta, mu = problem.constants
+        T, eta, n = plan.steps, plan.step_size, problem.records
+        D = min(problem.radius, math.inf if self.radius is None or mu > 0 else self.radius)
+        squared = _second_moment(plan.noise, problem.dim)
+        left = beta / 2 * math.exp(-2 * mu * beta * T / (mu + beta) ** 2) * D**2 if mu > 0 else 2 * beta * D**2 / T
+        usual = 1 / (mu + beta)
+        unmet = first_unmet(
+            (math.isfinite(D), "a bound on |w*|: a bounded domain, a Ridge penalty, or `radius` without one"),
+            (math.isclose(eta, usual), f"steps of {usual:.4g}, and the plan's are {eta:.4g}"),
+        )
+        theorem = f"Theorem {2 if mu > 0 else 3} of Zhang et al. 2017"
+        empirical = Bound(theorem, "excess empirical risk", left + beta / 2 * squared, 0.0, unmet)
+        if mu == 0:
+            return (empirical,)
+        g, steepest = failure / 2, L + 2 * mu * D
+        value = math.sqrt(2 * steepest**2 * empirical.value / (mu * g)) + 4 * steepest**2 / (g * mu * n)
+        return empirical, Bound(f"corollary of {theorem}", "excess population risk", value, failure, unmet)
+
     def _require_conditions(self, problem: Problem, eta: float) -> None:
         _, beta, mu = problem.constants
         # the printed T has D in it, and where mu > 0 the printed noise
@@ -158,6 +189,26 @@ def one_of_equal(start: Array) -> tuple[Array, int]:
     """Runs that start at one point stay together until the noise: one stands for all, and how many it stands for."""
     alike = start.ndim == 2 and len(start) > 1 and bool((start == start[0]).all())
     return (start[:1], len(start)) if alike else (start, 1)
+
+
+def population_ridge(problem: Problem, budget: Budget, radius: float, failure: float = FAILURE) -> float:
+    r"""mu of the corollary on the population for a convex loss (end of section 3.1):  mu = sqrt(2C)/R,
+
+        C = L sqrt(beta d) / (n epsilon failure),     which minimises   mu R^2/2 + C/mu.
+
+    Printed without the 1/R, whose bound then has R^2 + 1 where it says R.
+    """
+    require_failure(failure)
+    L, beta, _ = problem.constants
+    C = L * math.sqrt(beta * problem.dim) / (problem.records * budget.epsilon * failure)
+    return math.sqrt(2 * C) / radius
+
+
+def _second_moment(noise: GaussianNoise | L2LaplaceNoise, dim: int) -> float:
+    """E|z|^2: d sigma^2, or d (d + 1) times the squared scale."""
+    if isinstance(noise, L2LaplaceNoise):
+        return float(dim * (dim + 1) * noise.scale**2)
+    return float(dim * noise.std**2)
 
 
 def sensitivity(problem: Problem, T: int, eta: float) -> float:

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from sordino.budget import Budget
+from sordino.methods.bounds import FAILURE, Bound, Bounded, first_unmet, require_failure
 from sordino.methods.descend import descend
 from sordino.methods.plan import Batches, DescentPlan, WeightedStep
 from sordino.methods.protocol import AnyProblem, Calibration
@@ -43,10 +44,11 @@ from sordino.methods.settings import (
     require_conditions,
     require_delta,
     require_given,
+    require_linear,
     require_paper_setting,
 )
 from sordino.oracle.protocol import Oracle
-from sordino.oracle.sampling import FixedSize
+from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem, Problem
@@ -98,6 +100,56 @@ class RandomRoundSGD:
                 "would have negative probabilities."
             )
         return plan
+
+    def bound(self, problem: AnyProblem, budget: Budget, failure: float = FAILURE) -> tuple[Bound, ...]:
+        r"""Theorem 5, with D_F^2 = 2 F(0)/beta and s^2 the variance of a noisy gradient, and Theorem 6: the sum of (1)
+        to (5) in its proof, for T rounds, a = noise on a mean gradient and l = log(3/failure).
+
+            5:    beta (D_F^2 + s^2 T eta^2) / (T (2 eta - beta eta^2))
+            6:    ( F(0) + 2 beta eta^2 T L^2 + (eta - beta eta^2) L^2 sqrt(12 T l)
+                    + (eta + beta eta^2) L a sqrt(6 k T l) + (beta/2) a^2 eta^2 (d T + 2 sqrt(d T l) + 2 l) )
+                  / (T (eta - beta eta^2/2)),      k = 1/(1 - exp(-2))
+
+        The paper has k = 1/(1 - exp(-2/d)), about d/2, for a martingale whose differences are Gaussian in one
+        direction: the smaller one suffices.
+        """
+        require_failure(failure)
+        plan = self.plan(problem, budget)
+        problem = require_linear(problem, "random-round SGD", "smooth")
+        L, beta, _ = problem.constants
+        T, eta, b = plan.steps, plan.step_size, plan.sampling.expected_size(problem.records)
+        d, a, log = problem.dim, plan.noise.std / b, math.log(3 / failure)
+        at_zero = loss_at_zero(problem, "random-round SGD", "steps, batch size and step size")
+        s2 = L**2 * (4 if self.calibration == "paper" else 1) / b + d * a**2
+        weight = T * (2 * eta - beta * eta**2)
+        fifth = beta * (2 * at_zero / beta + s2 * T * eta**2) / weight
+        k = -1 / math.expm1(-2)
+        total = (
+            at_zero
+            + 2 * beta * eta**2 * T * L**2
+            + (eta - beta * eta**2) * L**2 * math.sqrt(12 * T * log)
+            + (eta + beta * eta**2) * L * a * math.sqrt(6 * k * T * log)
+            + beta / 2 * a**2 * eta**2 * (d * T + 2 * math.sqrt(d * T * log) + 2 * log)
+        )
+        plain = (
+            (problem.penalty.smoothness == 0, "an objective without a penalty"),
+            (not math.isfinite(problem.domain.radius), "weights anywhere, without a domain"),
+            (plan.clip >= L, f"gradients as they are, and {plan.clip:.4g} clips those of up to {L:.4g}"),
+            (isinstance(self.rate, Constant), "steps that are all alike"),
+        )
+        bounded = (not isinstance(plan.sampling, Poisson), "batches of fixed size")
+        name = "Theorem {} of Zhang et al. 2017"
+        of: Bounded = "squared empirical gradient norm"
+        return (
+            Bound(name.format(5), of, fifth, 0.0, first_unmet(*plain)),
+            Bound(
+                name.format(6),
+                of,
+                total / (weight / 2),
+                failure,
+                first_unmet(*plain, bounded, (eta <= 1 / beta, "steps of at most 1/beta")),
+            ),
+        )
 
     def _clip(self, problem: AnyProblem) -> float:
         # the printed noise is for gradients as they are
