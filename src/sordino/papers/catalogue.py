@@ -43,10 +43,8 @@ class Piece:
         return cast("Experiment", import_module(f"sordino.papers.{self.module}"))
 
 
-_THEORY = "a comparison of theorems; slopes are not measured yet"
-
 PIECES = (
-    Piece("000", ("table1",), "rates of earlier results and of this one", why_not=_THEORY),
+    Piece("000", ("table1",), "rates of earlier results and of this one", "rates_000"),
     Piece(
         "000",
         ("table3", "table2"),
@@ -55,7 +53,7 @@ PIECES = (
         ("bank", "adult", "creditcard_default", "wine_quality", "bike_hour"),
     ),
     Piece("001", ("figure1",), "DP-SGD, DP-RMSProp and DP-Adam at equal noise", "figure1_001", ("mnist",), ("torch",)),
-    Piece("002", ("table1",), "bounds on the excess empirical risk", why_not=_THEORY),
+    Piece("002", ("table1",), "bounds on the excess empirical risk", "rates_002"),
     Piece(
         "002",
         ("table2", "figure1"),
@@ -66,7 +64,7 @@ PIECES = (
     Piece("002", ("table3",), "a description of the data sets", why_not="its numbers are in `sordino data list`"),
     Piece("002", ("table4", "figure2"), "accuracy of private regression", "table4_002", ("adult", "mnist", "rcv1")),
     Piece("003", ("slopes",), "excess population loss against n (the paper has no experiments)", "slopes_003"),
-    Piece("004", ("table1",), "utility and gradients of private nonconvex methods", why_not=_THEORY),
+    Piece("004", ("table1",), "utility and gradients of private nonconvex methods", "rates_004"),
     Piece(
         "004",
         ("table2", "table3", "figure1", "figure2"),
