@@ -25,13 +25,17 @@ def strict(constant):
 
 @pytest.mark.parametrize("piece", MEASURED, ids=lambda piece: piece.module)
 def test_a_committed_file_says_where_every_cell_comes_from(piece, tmp_path):
-    text = (reproduction.COMMITTED / f"{piece.module}.json").read_text()
+    path = reproduction.COMMITTED / f"{piece.module}.json"
+    if not path.exists():
+        pytest.skip("nothing of it stands committed")
+    text = path.read_text()
     file = json.loads(text, parse_constant=strict)
     assert {"commit", "command", "date", "environment", "seeds", "seconds"} <= set(file)
     assert file["environment"]["packages"]["numpy"]
     assert all(cell["commit"] and cell["date"] and "seconds" in cell for cell in file["cells"].values())
     known, cells = cells_of(file), piece.experiment.cells(tmp_path, quick=False)
-    assert set(known) == set(cells)
+    # more may be asked for than has been run; nothing stands there that cannot be run again
+    assert set(known) <= set(cells)
     assert piece.experiment.STALE in cells
     assert all(need in cells for cell in cells.values() for need in cell.needs)
     values = piece.experiment.values(known)
@@ -50,7 +54,9 @@ def test_quick_cells_are_some_of_all(piece, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", MEASURED, ids=lambda piece: piece.module)
 def test_a_whole_page_is_drawn_from_what_stands_committed(piece, tmp_path):
-    known = cells_of(kept(piece))
+    if (file := kept(piece)) is None:
+        pytest.skip("nothing of it stands committed")
+    known = cells_of(file)
     text = page.write_page(piece, known, known, tmp_path, quick=False).read_text()
     assert "## In full" in text
     assert f"{len(piece.experiment.values(known))} of those are the same to six digits" in text
@@ -84,7 +90,7 @@ def test_what_there_is_not_is_a_sentence(asked, told):
 class Made:
     """An experiment of three cells, of which the last needs the first."""
 
-    SEEDS, STALE, READING = "none", "adult, one", "Numbers."
+    SEEDS, STALE, READING, WHOLE = "none", "adult, one", "Numbers.", True
 
     def __init__(self, one=1.0):
         self.ran, self.breaks, self.one = [], False, one
@@ -143,8 +149,17 @@ def test_what_was_cut_off_goes_on_and_another_commit_begins_anew(made, tmp_path,
     assert "Numbers." in text
     reproduce(PIECE, None, out, again=True, tell=told.append)
     monkeypatch.setattr(reproduction.provenance, "commit", lambda: "c1")
+    reproduce(PIECE, None, out, missing=True, tell=told.append)
+    assert made.ran == 2 * ["one", "mnist", "last"]
     reproduce(PIECE, None, out, tell=told.append)
     assert made.ran == 3 * ["one", "mnist", "last"]
+
+
+def test_a_table_that_needs_no_whole_says_what_is_missing(made, tmp_path):
+    made.WHOLE = False
+    text = reproduce(PIECE, None, tmp_path, only=["LAST"], tell=lambda line: None).read_text()
+    assert "2 of 3 cells have been run. Not yet: mnist." in text
+    assert "whole" in text
 
 
 def test_only_some_cells_with_what_they_need(made, tmp_path):
@@ -218,7 +233,7 @@ def test_the_list_names_every_paper_and_what_is_missing(tmp_path):
     assert done.exit_code == 0
     assert all(title.split(":")[0] in done.output for title in PAPERS.values())
     assert "mnist (missing)" in done.output
-    assert "305 cells of" in done.output
+    assert "cells of" in done.output
 
 
 def test_a_cell_by_the_command_line(tmp_path):

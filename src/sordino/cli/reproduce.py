@@ -51,6 +51,13 @@ def reproduce(
         return
     for piece in find(paper, name):
         say(f"{piece.paper} {piece.names[0]}: {piece.what}", style="bold")
+        try:
+            reproduction.require_data(piece, where)
+        except FileNotFoundError as lacking:
+            if name is not None:
+                raise
+            complain(f"Not run: {lacking}")
+            continue
         say(f"Page: {reproduction.reproduce(piece, where, out, quick, only or (), again, missing, say)}")
 
 

@@ -28,7 +28,10 @@ def tables(known: Known) -> str:
         "| data, epsilon | " + " | ".join(WAYS) + " | t = 0 over one owner | printed DDP-SRM |",
         "|---" * 7 + "|",
     ]
+    often = 0
     for row, printed in DISTRIBUTED.items():
+        if not all(f"{_key(row)}, {way}" in known for way in WAYS):
+            continue
         ways = {way: known[f"{_key(row)}, {way}"] for way in WAYS}
         cells = [
             f"{np.mean(one['losses']):.4f} ({np.std(one['losses'], ddof=1):.4f})"
@@ -39,34 +42,52 @@ def tables(known: Known) -> str:
         gap = 100 * (np.mean(shared) / np.mean(central) - 1)
         error = 100 * np.hypot(np.std(central, ddof=1), np.std(shared, ddof=1)) / len(central) ** 0.5 / np.mean(central)
         lines.append(f"| {_key(row)} | {' | '.join(cells)} | {gap:+.1f} % ± {error:.1f} | {printed:.4f} |")
-    one = known["a9a, ten processes"]
-    exact = "are" if one["bit for bit those of one process"] else "are NOT"
+        often = len(shared)
     lines += [
         "",
-        f"{len(shared)} runs each, by all owners in one process, adding up in the open what a secure sum would open.",
+        f"{often} runs each, by all owners in one process, adding up in the open what a secure sum would open.",
+    ]
+    return "\n".join([*lines, *_processes(known), *_networks(known), ""])
+
+
+def _processes(known: Known) -> list[str]:
+    if (one := known.get("a9a, ten processes")) is None:
+        return []
+    exact = "are" if one["bit for bit those of one process"] else "are NOT"
+    return [
         "",
         f"a9a by ten processes over TLS with MPyC, epsilon {one['epsilon']:g}, t = {one['colluders']}: "
         f"{one['sums']} sums in {one['seconds']:.1f} s on this machine, {one['bytes by an owner'] / 1e6:.1f} MB "
         f"sent by an owner, test loss {one['test loss']:.4f}. The weights {exact} those of one process, bit for "
         "bit.",
     ]
-    owners = {cell: one for cell, one in known.items() if cell.startswith("MNIST")}
-    one = next(iter(owners.values()))
-    lines += [
-        "",
-        f"MNIST CNN (26,010 weights), epsilon {one['epsilon']:g}, t = 0, {one['steps']} steps on {one['records']} "
-        "pictures: shortened, so that accuracies are those of a beginning and only their likeness says something.",
-        "",
-        "| owners | test accuracy |",
-        "|---|---|",
-        *(f"| {cell.split()[1]} | {one['accuracy']:.4f} |" for cell, one in owners.items()),
-    ]
-    return "\n".join([*lines, ""])
+
+
+def _networks(known: Known) -> list[str]:
+    lines = []
+    for whole in (True, False):
+        owners = {c: one for c, one in known.items() if c.startswith("MNIST") and c.endswith("in full") == whole}
+        if not owners:
+            continue
+        one = next(iter(owners.values()))
+        short = "" if whole else " A beginning: only the likeness of the accuracies says something."
+        lines += [
+            "",
+            f"MNIST CNN (26,010 weights), epsilon {one['epsilon']:g}, t = 0, one run, {one['steps']} steps on "
+            f"{one['records']:,} pictures.{short}",
+            "",
+            "| owners | test accuracy |",
+            "|---|---|",
+            *(f"| {cell.split()[1]} | {one['accuracy']:.4f} |" for cell, one in owners.items()),
+        ]
+    return lines
 
 
 def draw(known: Known, path: Path) -> None:
     with drawing(path, 1, len(DISTRIBUTED), figsize=(2.6 * len(DISTRIBUTED), 2.8), squeeze=False) as panels:
         for axes, (row, printed) in zip(panels[0], DISTRIBUTED.items(), strict=True):
+            if not all(f"{_key(row)}, {way}" in known for way in WAYS):
+                continue
             losses = [known[f"{_key(row)}, {way}"]["losses"] for way in WAYS]
             means, spreads = [np.mean(x) for x in losses], [np.std(x, ddof=1) for x in losses]
             axes.errorbar(range(len(WAYS)), means, spreads, fmt="o", ms=4, capsize=3)

@@ -25,6 +25,8 @@ from sordino.torch import Moment, fit
 # mean and deviation of a pixel, as the two data sets are commonly described: public, and the same for all channels
 MNIST_PIXELS = (0.1307, 0.3081)
 CIFAR_PIXELS = (0.4734, 0.2516)
+_SCORED = 10_000
+"""Training pictures that a curve is scored on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +51,10 @@ def mnist(folder: Path) -> Pictures:
 def cifar(folder: Path) -> Pictures:
     """10,000 of the 50,000 training pictures, 2,000 of the 10,000 for the test."""
     return _pictures(folder / "cifar10_subset_10000_2000.npz", CIFAR_PIXELS)
+
+
+def cifar_whole(folder: Path) -> Pictures:
+    return _pictures(folder / "cifar10.npz", CIFAR_PIXELS)
 
 
 def _pictures(path: Path, pixels: tuple[float, float]) -> Pictures:
@@ -97,7 +103,7 @@ def accuracy(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> float:
 
 
 class Curve:
-    """Test accuracy every so many steps, and at the end that of a moving average of all iterates.
+    """Test and training accuracy every so many steps, and at the end that of a moving average of all iterates.
 
         a_t = d_t a_{t-1} + (1 - d_t) w_t,      d_t = min(decay, t / (t + 10))
 
@@ -109,6 +115,7 @@ class Curve:
         self._scored, self._average, self._due = model, np.zeros(0), every
         self.steps: list[int] = []
         self.last: list[float] = []
+        self.training: list[float] = []
         self.averaged = 0.0
 
     def __call__(self, moment: Moment) -> None:
@@ -121,8 +128,11 @@ class Curve:
                 # the last step, hardly after the last point
                 self.steps.pop()
                 self.last.pop()
+                self.training.pop()
             self.steps.append(t)
             self.last.append(self._score(w))
+            # on a part of the training pictures, for its panel
+            self.training.append(accuracy(self._scored, self.pictures.X[:_SCORED], self.pictures.y[:_SCORED]))
         if t == moment.planned:
             self.averaged = self._score(self._average)
 
@@ -164,6 +174,7 @@ def train(
     return {
         "steps": curve.steps,
         "accuracy": curve.last,
+        "training accuracy": curve.training,
         "averaged": curve.averaged,
         "epsilon": fitted.certificate.epsilon,
         "noise multiplier": noise["std"] / noise["sensitivity"],

@@ -31,7 +31,26 @@ def page(figures: dict[str, Any]) -> str:
     ]
     for name, rows in figures["slopes"].items():
         lines += [f"## {name}", "", *_table(rows, figures["sizes"]), ""]
-    return "\n".join([*lines, "## Prox in closed form", "", *_inner(figures["inner descent"]), ""])
+    lines += _dimensions(figures["dimensions"])
+    if figures["inner descent"]:
+        lines += ["## Prox in closed form", "", *_inner(figures["inner descent"])]
+    return "\n".join([*lines, ""])
+
+
+def _dimensions(by_epsilon: dict[str, Any]) -> list[str]:
+    """Mean excess along d, at the n where it is changed."""
+    lines = []
+    for name, rows in by_epsilon.items():
+        if not rows:
+            continue
+        heads = sorted({d for there in rows.values() for d in there})
+        lines += [f"## {name}, n = 8,000, along d", "", "| method | " + " | ".join(f"d = {d}" for d in heads) + " |"]
+        lines += ["|---" * (len(heads) + 1) + "|"]
+        for row, there in rows.items():
+            cells = (f"{there[d].mean:.4f} ({there[d].error:.4f})" if d in there else "" for d in heads)
+            lines.append(f"| {row} | " + " | ".join(cells) + " |")
+        lines.append("")
+    return lines
 
 
 def _table(rows: dict[str, Any], sizes: list[int]) -> list[str]:
@@ -73,18 +92,20 @@ def _inner(one: dict[str, Any]) -> list[str]:
 def pictures(figures: dict[str, Any], path: Path) -> None:
     sizes = figures["sizes"]
     losses = ("logistic", "hinge", "absolute", "pinball")
-    shape = len(figures["slopes"]), len(losses)
-    with drawing(path, *shape, figsize=(14, 6.4), sharex=True, sharey="col") as axes:
-        for line, (title, rows) in zip(axes, figures["slopes"].items(), strict=True):
+    shape = max(1, len(figures["slopes"])), len(losses)
+    with drawing(path, *shape, figsize=(14, 6.4), sharex=True, sharey="col", squeeze=False) as axes:
+        for line, (title, rows) in zip(axes, figures["slopes"].items(), strict=False):
             for axis, loss in zip(line, losses, strict=True):
                 those = {name: one for name, one in rows.items() if name.startswith(loss)}
                 for name, one in those.items():
                     label = name.partition(", ")[2]
                     axis.errorbar(sizes, one["mean"], one["standard error"], fmt="o-", ms=3, lw=1, label=label)
-                top = 1.5 * max(one["mean"][0] for one in those.values())
+                top = 1.5 * max((one["mean"][0] for one in those.values()), default=1.0)
                 for power in (-0.5, -1.0):
                     guide = [top * (n / sizes[0]) ** power for n in sizes]
                     axis.plot(sizes, guide, color="grey", lw=0.6, ls=":")
+                least = [figures["lower"](n, float(title.split()[-1])) for n in sizes]
+                axis.plot(sizes, least, color="black", lw=0.8, ls="--", label="M sqrt(d) / (epsilon n)")
                 axis.set(xscale="log", yscale="log", title=f"{loss}, {title}")
                 axis.legend(fontsize=5.5, frameon=False, loc="lower left")
         for axis in axes[-1]:

@@ -1,6 +1,6 @@
 r"""Populations that are known, for experiments about the population loss.
 
-x has norm one and D directions of weight 1.2^-j, so that directions of all curvatures matter; |w0| = M, and
+x has norm one and d directions of weight 1.2^-j, so that directions of all curvatures matter; |w0| = M, and
 
     signs      P(y = 1 | x) = sigma(<w0, x>)
     numbers    y = <w0, x> + u,   u logistic,   for which   E (c + u)_+ = log(1 + e^c)
@@ -21,14 +21,13 @@ from scipy.optimize import minimize
 from sordino.losses import Absolute, Loss, Pinball
 
 D, M = 20, 10.0
-W0 = np.full(D, M / math.sqrt(D))
 SAMPLE = 100_000
 
 Array = np.ndarray
 
 
-def unit_rows(n: int, rng: np.random.Generator) -> Array:
-    x = rng.normal(size=(n, D)) * 1.2 ** -np.arange(D)
+def unit_rows(n: int, dim: int, rng: np.random.Generator) -> Array:
+    x = rng.normal(size=(n, dim)) * 1.2 ** -np.arange(dim)
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
@@ -42,21 +41,26 @@ class World:
 
     kind: Literal["signs", "numbers"]
     loss: Loss
+    dim: int = D
+
+    @property
+    def w0(self) -> Array:
+        return np.full(self.dim, M / math.sqrt(self.dim))
 
     def records(self, n: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        X = unit_rows(n, rng)
-        truth = X @ W0
+        X = unit_rows(n, self.dim, rng)
+        truth = X @ self.w0
         if self.kind == "signs":
             return X, np.where(rng.random(n) < sigmoid(truth), 1.0, -1.0)
         return X, truth + rng.logistic(size=n)
 
     @cached_property
     def rows(self) -> Array:
-        return unit_rows(SAMPLE, np.random.default_rng(1))
+        return unit_rows(SAMPLE, self.dim, np.random.default_rng(1))
 
     @cached_property
     def truth(self) -> Array:
-        return self.rows @ W0
+        return self.rows @ self.w0
 
     def value(self, w: Array) -> float:
         return float(self._expected(self.rows @ w)[0].mean())
@@ -87,8 +91,8 @@ class World:
         """min over the ball of radius M."""
         ball = {"type": "ineq", "fun": lambda w: M**2 - w @ w, "jac": lambda w: -2 * w}
         options = {"maxiter": 500, "ftol": 1e-9}
-        found = minimize(self.value, W0, jac=self.gradient, method="SLSQP", constraints=[ball], options=options)
-        return min(float(found.fun), self.value(W0))
+        found = minimize(self.value, self.w0, jac=self.gradient, method="SLSQP", constraints=[ball], options=options)
+        return min(float(found.fun), self.value(self.w0))
 
     def excess(self, w: Array) -> float:
         return self.value(w) - self.least

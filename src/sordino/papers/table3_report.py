@@ -204,7 +204,7 @@ def printed_errors() -> dict[tuple[str, float, float], dict[str, str]]:
 def tables(known: Known) -> str:
     found, printed = in_all_modes(assembled(known)), printed_errors()
     runs = max(one["runs"] for cell, one in known.items() if ", " in cell)
-    often = min(row["baseline"]["runs"] for row in rows_of(found, "paper"))
+    often = min((row["baseline"]["runs"] for row in rows_of(found, "paper") if "baseline" in row), default=0)
     lines = [
         f"Error F(w) - F(w*) at delta = 0.001, means over {runs} runs of ours and "
         f"{often} of the baseline: ours is output perturbation, the baseline noisy mini-batch SGD "
@@ -250,8 +250,9 @@ def tables(known: Known) -> str:
             ]
             lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
-    lines += ["## Checks", ""]
-    lines += [f"- {'pass' if holds else '**fail**'}: {sentence}" for holds, sentence in checks(found)]
+    if len(rows_of(found, "paper")) == len(printed):
+        lines += ["## Checks", ""]
+        lines += [f"- {'pass' if holds else '**fail**'}: {sentence}" for holds, sentence in checks(found)]
     return "\n".join(lines) + "\n"
 
 
