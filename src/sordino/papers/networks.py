@@ -131,10 +131,13 @@ class Curve:
                 self.training.pop()
             self.steps.append(t)
             self.last.append(self._score(w))
-            # on a part of the training pictures, for its panel
-            self.training.append(accuracy(self._scored, self.pictures.X[:_SCORED], self.pictures.y[:_SCORED]))
+            self.training.append(self._score_training(w))
         if t == moment.planned:
             self.averaged = self._score(self._average)
+
+    def _score_training(self, w: NDArray[np.float64]) -> float:
+        load_parameters(self._scored, w)
+        return accuracy(self._scored, self.pictures.X[:_SCORED], self.pictures.y[:_SCORED])
 
     def _score(self, w: NDArray[np.float64]) -> float:
         load_parameters(self._scored, w)

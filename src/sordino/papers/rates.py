@@ -162,9 +162,9 @@ class Rates:
             for _, at in places(quick)
         }
 
-    def exponents(self, known: Known) -> dict[tuple[str, str, str], tuple[float, float, float | None]]:
+    def exponents(self, known: Known) -> dict[tuple[str, str, str], tuple[float, float, float]]:
         """By row, what and axis: the exponent, its error and the theorem's; of axes with at least two places."""
-        found = {}
+        found: dict[tuple[str, str, str], tuple[float, float, float]] = {}
         for row in self.rows:
             for number, axis in enumerate(GRID):
                 there = along(known, row, axis)

@@ -61,15 +61,15 @@ def rate(n: int, epsilon: float, d: int) -> float:
     return max(math.sqrt(d * math.log(n**2)) / (epsilon * n), 1 / math.sqrt(n))
 
 
-def theorem_3_2(L: float, n: int, epsilon: float, d: int = D) -> float:
+def theorem_3_2(L: float, n: int, epsilon: float, d: int) -> float:
     return 10 * M * L * rate(n, epsilon, d)
 
 
-def theorem_4_4(L: float, n: int, epsilon: float, d: int = D) -> float:
+def theorem_4_4(L: float, n: int, epsilon: float, d: int) -> float:
     return 24 * M * L * rate(n, epsilon, d)
 
 
-def theorem_5_3(L: float, n: int, epsilon: float, d: int = D) -> float:
+def theorem_5_3(L: float, n: int, epsilon: float, d: int) -> float:
     """4 M L, which its proof gives, where 2 M L is printed."""
     return 4 * M * L * math.sqrt(2 / n + 4 * d * math.log(n**2) / (epsilon * n) ** 2)
 
@@ -264,7 +264,7 @@ def assembled(known: Known) -> dict[str, Any]:
             one |= {"slope": its_slope, "slope error": uncertain}
             if row.bound is not None:
                 L = row.world.loss.lipschitz(1.0, M)
-                bounds = [row.bound(L, n, epsilon) for n in SIZES]
+                bounds = [row.bound(L, n, epsilon, D) for n in SIZES]
                 one |= {"bound": bounds, "bound slope": slope(list(SIZES), bounds)[0]}
             slopes.setdefault(f"epsilon = {epsilon:g}", {})[row.name] = one
     runs = max((one.runs or 0 for one in found.values()), default=0)
