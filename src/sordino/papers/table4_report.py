@@ -37,8 +37,8 @@ objective perturbation and AMP end within .3. Out-SGD as printed takes constant 
 zero in ten passes: it predicts the larger class at every epsilon.
 
 Clips below one half of the Lipschitz constant (the plan's on RCV1) were shaped on this very set, so that its *plan*
-rows of DP-GD and DP-SGD are not untouched. The *grid* rows, whose clip is the paper's, and the other perturbations, which
-do not clip, stand beside them.
+rows of DP-GD and DP-SGD are not untouched. The *grid* rows, whose clip is the paper's, and the other
+perturbations, which do not clip, stand beside them.
 
 What decides these numbers, all of it public:
 
