@@ -15,10 +15,11 @@ STALE = "DP-GD, strongly convex, n = 1000, d = 20, epsilon = 0.5"
 WHOLE = False
 
 READING = """
-The exponents of strongly convex problems are those of the table for all three perturbations, as they must be where the
-error is noise seen through a quadratic. For convex ones the table has sqrt(p)/(n epsilon) against the 2/3 of output
-perturbation; here curvature is the same in all directions and not small, so that the expected curvature rules and
-what is measured is steeper than the convex rate: the smaller of the two terms in the table's minimum.
+The exponents of strongly convex problems are about those of the table for all three perturbations, as they must be
+where the error is noise seen through a quadratic. For convex ones the table has sqrt(p)/(n epsilon) against the 2/3 of
+output perturbation; here curvature is the same in all directions and not small, so that the expected curvature rules:
+what is measured of DP-GD and objective perturbation is steeper in n and epsilon than the convex rate, towards the
+second term of the table's minimum.
 """
 
 _RATES = Rates(

@@ -20,8 +20,10 @@ STALE = "DP-SRM, n = 1000, d = 20, epsilon = 0.5"
 WHOLE = False
 
 READING = """
-Norms of the gradient fall in n and epsilon about as promised. They do not grow with d: mean gradients of rows of norm
-one without a preferred direction shrink as 1/sqrt(d), which the worst case of the theorem does not.
+Norms of the gradient fall with n nearly as promised (RRPSGD and DP-GD), those of DP-SRM and all of them in epsilon by
+less: at these sizes they are far below their bounds, and part of what is left is the penalty's and the path's, not the
+noise's. They do not grow with d: mean gradients of rows of norm one without a preferred direction shrink as 1/sqrt(d),
+which the worst case of the theorem does not.
 
 The numbers of gradients have the table's exponents, because they are the theorem's own numbers: that of DP-SRM is 3/2
 in n where its first term rules. RRPSGD is run for as many rounds as its noise is worth, (n epsilon)^2/d gradients,
