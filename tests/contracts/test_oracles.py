@@ -29,6 +29,9 @@ from sordino.oracle.model import LinearModel
 from sordino.oracle.persons import Persons
 from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
+from sordino.oracle.sampling import CyclicPoisson, InOrder
+from sordino.privacy.correlated_noise import CorrelatedNoise
+from sordino.privacy.correlation import BufferedToeplitz
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
@@ -429,6 +432,45 @@ def test_noise_is_added_once_and_refused_if_it_was_made_for_less(place, relation
     ):
         with pytest.raises(ValueError, match=words):
             oracle.choose(choice, selection, Randomness.seeded(0))
+
+
+@every_relation
+@pytest.mark.parametrize("place", IN_MEMORY)
+def test_batches_by_places_are_drawn_only_where_a_replaced_record_moves_nobody(place, relation):
+    X, y, problem, rows = example(Logistic())
+    oracle = PLACES[place](X, y, problem, rows, relation)
+    moved = relation is Relation.ADD_REMOVE or place == "persons"
+    for sampling in (InOrder(7), CyclicPoisson(0.5, 7)):
+        for t in range(9):
+            if moved:
+                with pytest.raises(ValueError, match="go by"):
+                    oracle.draw(sampling.at(t), Randomness.seeded(t))
+                continue
+            # whose turn it is follows from a record's number: neither from other records nor from coins
+            batch = oracle.draw(sampling.at(t), Randomness.seeded(t))
+            numbers, ends = np.arange(RECORDS), [RECORDS * part // 7 for part in range(1, 7)]
+            turn = np.searchsorted(ends, numbers, "right") if isinstance(sampling, InOrder) else numbers % 7
+            assert set(batch) <= set(np.flatnonzero(turn == t % 7))
+
+
+@pytest.mark.parametrize("place", IN_MEMORY)
+def test_correlated_noise_is_added_where_the_records_are(place):
+    """What a method is handed is the exact sum and the noise of the run, step by step."""
+    X, y, problem, rows = example(Logistic())
+    oracle = PLACES[place](X, y, problem, rows)
+    query = next(queries(problem, 2))
+    noise = CorrelatedNoise.at(
+        1.0, query.sensitivity(Relation.REPLACE_ONE), problem.dim, BufferedToeplitz(0.4, 0.9), 5, 2
+    )
+    running, alone = noise.begin(), noise.begin()
+    one, other = Randomness.seeded(7), Randomness.seeded(7)
+    for _ in range(5):
+        noisy = oracle.release(query, running, one)
+        np.testing.assert_array_equal(noisy, alone.perturb(exact(oracle, query), other))
+        assert np.all(noisy != exact(oracle, query))
+    less = replace(noise, sensitivity=0.9 * noise.sensitivity).begin()
+    with pytest.raises(ValueError, match=r"the query has sensitivity .* but the noise was"):
+        oracle.release(query, less, one)
 
 
 @pytest.mark.parametrize("place", IN_MEMORY)

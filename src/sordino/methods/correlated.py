@@ -21,7 +21,7 @@ from sordino.oracle.sampling import CyclicPoisson, InOrder
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.correlated_noise import CorrelatedNoise
 from sordino.privacy.correlation import MOST_BANDS, BandedToeplitz, Correlation
-from sordino.privacy.correlation_choice import best_banded, best_in_order, prefix_error
+from sordino.privacy.correlation_choice import WORTH_IT, best_banded, best_in_order, prefix_error
 from sordino.privacy.events import Event, repeat
 from sordino.privacy.noise import GaussianNoise
 
@@ -115,7 +115,7 @@ def _least_error(
         noise = tried.noise_at(multiplier)
         correlation = noise.correlation if isinstance(noise, CorrelatedNoise) else BandedToeplitz()
         error = noise.std * prefix_error(correlation, steps)
-        if error >= least:
+        if error >= WORTH_IT * least:
             break
         best, least, bands = tried, error, 2 * bands
     return best

@@ -26,7 +26,7 @@ _LONGEST = 2048
 
 _STEPS = 200
 
-_WORTH_IT = 0.99
+WORTH_IT = 0.99
 """Noise that remembers is taken where it leaves so much of the error at most."""
 
 
@@ -60,7 +60,7 @@ def best_in_order(steps: int, apart: int) -> Correlation:
     found = min((minimize(error, x, method="Nelder-Mead", options=settings) for x in starts), key=lambda o: o.fun)
     decay = float(expit(found.x[0]))
     best = BufferedToeplitz(decay * float(expit(found.x[1])), decay)
-    return best if _error(best, steps, apart) < _WORTH_IT * _error(independent, steps, apart) else independent
+    return best if _error(best, steps, apart) < WORTH_IT * _error(independent, steps, apart) else independent
 
 
 def _error(correlation: Correlation, steps: int, apart: int) -> float:
