@@ -43,10 +43,10 @@ class Setting(NamedTuple):
 
 # by the kind of noise and epsilon
 CHOSEN = {
-    ("independent, 100 batches", 1.0): Setting(100, 0.5, 6.0),
+    ("independent, 100 batches", 1.0): Setting(100, 0.3, 10.0),
     ("independent, 100 batches", 3.0): Setting(100, 0.5, 14.0),
     ("independent", 1.0): Setting(10, 0.3, 400.0),
-    ("independent", 3.0): Setting(10, 0.3, 400.0),
+    ("independent", 3.0): Setting(10, 0.3, 467.0),
     ("correlated, one vector", 1.0): Setting(50, 0.3, 133.0),
     ("correlated, one vector", 3.0): Setting(100, 0.3, 200.0),
     ("correlated, bands", 1.0): Setting(50, 0.3, 133.0),

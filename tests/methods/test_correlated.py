@@ -10,6 +10,7 @@ import pytest
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.checkpoint import Checkpoint, RunRecorder
+from sordino.estimators import PrivateLogisticRegression
 from sordino.federation.plan import FederationPlan, Owner
 from sordino.losses import Logistic
 from sordino.methods import DPSGD
@@ -19,7 +20,7 @@ from sordino.oracle.sampling import CyclicPoisson, FullBatch, InOrder, Poisson
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.correlated_noise import CorrelatedNoise, NoiseOfRun
 from sordino.privacy.correlation import BandedToeplitz, BufferedToeplitz
-from sordino.privacy.events import Approximate, Composed, GaussianDP
+from sordino.privacy.events import Approximate, Composed, GaussianDP, flatten
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem, PersonUnit, Problem
@@ -134,6 +135,17 @@ def test_the_certificate_is_planned_and_accounted_again(name):
     assert not all(finding.holds for finding in verify(less))
     cheaper = replace(certificate, method=replace(certificate.method, steps=23))
     assert not all(finding.holds for finding in verify(cheaper))
+
+
+@pytest.mark.filterwarnings("ignore::sordino.PrivacyWarning")
+def test_what_is_learnt_before_is_paid_for_beside_the_run():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(400, D))
+    method = DPSGD(40, 40, 0.5, sampling="in_order")
+    model = PrivateLogisticRegression(1.0, row_norm=2.0, classes=[False, True], method=method, prepare=["centre"])
+    certificate = model.fit(X, X[:, 0] > 0).certificate_
+    assert all(finding.holds for finding in verify(certificate))
+    assert len(flatten(certificate.event)[0]) == 2
 
 
 def test_the_certificate_knows_nothing_of_the_run():

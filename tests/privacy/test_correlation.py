@@ -200,6 +200,7 @@ REFUSED = {
     "no steps": (lambda: BandedToeplitz().sensitivity(0, 1), "correlated noise is for"),
     "not apart": (lambda: BufferedToeplitz(0.1, 0.5).sensitivity(10, 0), "correlated noise is for"),
     "too long": (lambda: BufferedToeplitz(0.1, 0.5).sensitivity(MOST_STEPS + 1, 10), "correlated noise is for"),
+    "too often": (lambda: BufferedToeplitz(0.1, 0.5).sensitivity(200_000, 1), "at most 100000 of them"),
     "more bands than steps": (lambda: best_banded(3, 4), "not more than steps"),
 }
 

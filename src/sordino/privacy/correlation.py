@@ -29,8 +29,8 @@ import numpy as np
 
 from sordino.arrays import Array, Whole
 
-MOST_STEPS = 10**7
-"""Of a run with correlated noise: whoever verifies it adds up its participations."""
+MOST_STEPS, MOST_PARTICIPATIONS = 10**6, 10**5
+"""Of a run with correlated noise, and of a record in it: whoever verifies it adds them up."""
 
 MOST_BANDS = 128
 
@@ -151,10 +151,10 @@ Correlation = BandedToeplitz | BufferedToeplitz
 
 def participations(steps: int, apart: int) -> int:
     """How often a record can take part in a run, where two steps that it takes part in are `apart` or more apart."""
-    if not (1 <= steps <= MOST_STEPS and apart >= 1):
+    if not (1 <= steps <= MOST_STEPS and apart >= 1 and steps <= apart * MOST_PARTICIPATIONS):
         raise ValueError(
             f"{steps} steps, of which a record takes part in some that are {apart} apart: correlated noise is for 1 to "
-            f"{MOST_STEPS} steps that are at least one apart."
+            f"{MOST_STEPS} steps that are at least one apart, and at most {MOST_PARTICIPATIONS} of them with a record."
         )
     return -(-steps // apart)
 
