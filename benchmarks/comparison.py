@@ -275,7 +275,8 @@ def tried(newest: str | None) -> dict[str, dict[str, str]]:
         }.items():
             told = "import sklearn; print(sklearn.__version__)"
             run = subprocess.run([newest, "-c", f"{told}; {program}"], capture_output=True, text=True, check=False)
-            said = "done" if run.returncode == 0 else run.stderr.strip().splitlines()[-1]
+            # without the path that an error of an import ends in
+            said = "done" if run.returncode == 0 else run.stderr.strip().splitlines()[-1].partition(" (")[0]
             found[name][f"import with scikit-learn {run.stdout.strip()}"] = said
     return found
 
