@@ -78,7 +78,8 @@ def summary(new: dict[str, Value], before: dict[str, Value]) -> str:
     else:
         said.append(f"None is more than {_FAR:g} standard errors from the committed one.")
     ratios = sorted(value.mean / value.printed for value in new.values() if value.printed)
-    if ratios:
+    # of exponents, whose signs may differ, a ratio says nothing
+    if ratios and ratios[0] > 0:
         said.append(
             f"Over the paper's, {len(ratios)} values are {ratios[0]:.3g} to {ratios[-1]:.3g} times as large, the "
             f"median {ratios[len(ratios) // 2]:.3g}."
@@ -118,7 +119,7 @@ def draw_comparison(new: dict[str, Value], before: dict[str, Value], path: Path)
             axes.set_xscale("log")
         handles, labels = axes.get_legend_handles_labels()
         once = dict(zip(labels, handles, strict=True))
-        axes.legend(once.values(), once.keys(), fontsize=7, loc="best")
+        axes.legend(once.values(), once.keys(), fontsize=7, loc="lower right", bbox_to_anchor=(1, 1), ncols=len(once))
 
 
 _STYLE = """

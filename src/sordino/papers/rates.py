@@ -145,7 +145,8 @@ def exponent(x: list[float], y: list[float], errors: list[float]) -> tuple[float
     away = np.log(x) - np.log(x).mean()
     weights = away / (away @ away)
     relative = np.array(errors) / np.array(y)
-    return float(weights @ np.log(y)), float(np.sqrt(((weights * relative) ** 2).sum()))
+    # no digits where nothing changes
+    return round(float(weights @ np.log(y)), 12), float(np.sqrt(((weights * relative) ** 2).sum()))
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ class Rates:
                         cells += ["", ""]
                     else:
                         error = f" +- {one[1]:.2f}" if what != "gradients" else ""
-                        cells += [f"{one[0]:.2f}{error}", f"{one[2]:g}"]
+                        cells += [f"{one[0]:.2f}{error}", f"{one[2]:.3g}"]
                 if any(cells):
                     lines.append("| " + " | ".join([row.name, what, *cells, self._above(row, what, known)]) + " |")
         return "\n".join(lines) + "\n"
