@@ -12,7 +12,7 @@ from sordino import PrivateLinearRegression, PrivateLogisticRegression
 from sordino.estimators.saved import load_model
 from sordino.model_file import read_model, save_model
 from sordino.oracle.rows import PreparedRows, Rows
-from sordino.row_bound import RowBound
+from sordino.row_bound import RowBound, linear_scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
 
@@ -67,6 +67,21 @@ def test_a_prepared_model_keeps_rows_within_what_it_released(name, tmp_path):
     again, read = load_model(tmp_path / "m"), read_model(tmp_path / "m")
     np.testing.assert_array_equal(model.predict(far), again.predict(far))
     np.testing.assert_array_equal(model.predict(far), read.predict(far))
+
+
+@pytest.mark.parametrize("scale", [np.array([0.5, 2.0, 0.1]), np.array([[0.5, 0.1, 0], [0, 2.0, 0], [0.3, 0, 0.1]])])
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_scores_are_those_of_rows_within_the_bound(scale, kind):
+    """Many more rows than are worked on at a time."""
+    rng = np.random.default_rng(0)
+    rows, coef = rng.normal(scale=3.0, size=(50_000, 3)).astype(kind), rng.normal(size=(2, 3))
+    bound = RowBound(np.array([0.3, -1.0, 2.0]), scale)
+    close = {"rtol": 1e-9 if kind is np.float64 else 1e-4, "atol": 1e-9 if kind is np.float64 else 1e-4}
+    np.testing.assert_allclose(linear_scores(rows, coef, bound), bound.kept(rows) @ coef.T, **close)
+    np.testing.assert_allclose(linear_scores(rows, coef, None), rows @ coef.T, **close)
+    thin = sparse.csr_array(rows[:100])
+    np.testing.assert_allclose(linear_scores(thin, coef, bound), bound.kept(rows[:100]) @ coef.T, **close)
+    assert linear_scores(rows, coef, bound).dtype == linear_scores(thin, coef, None).dtype == np.float64
 
 
 def test_other_models_are_linear_everywhere(tmp_path):

@@ -32,7 +32,7 @@ from sordino import archive, outputs, wire
 from sordino.arrays import Array
 from sordino.hidden_layers import HiddenLayers
 from sordino.intervals import Intervals, coefficient_intervals, score_intervals
-from sordino.row_bound import RowBound
+from sordino.row_bound import RowBound, linear_scores
 from sordino.tabular.columns import ClassTarget, NumberTarget
 from sordino.tabular.schema import Schema
 
@@ -186,7 +186,7 @@ class LoadedModel:
                 f"the rows have shape {rows.shape}, and the model takes rows of {self.features} features: "
                 "encode them the way the training records were."
             )
-        return rows if self.row_bound is None else self.row_bound.kept(rows)
+        return rows
 
     def _within_range(self, predicted: Array) -> Array:
         match self.schema:
@@ -198,7 +198,7 @@ class LoadedModel:
         rows = self._rows(X)
         if self.hidden is not None:
             rows = self.hidden.after(rows.toarray() if hasattr(rows, "toarray") else rows)
-        scores = np.asarray(rows @ self.coef.T + self.intercept)
+        scores = linear_scores(rows, self.coef, self.row_bound) + self.intercept
         if not np.isfinite(scores).all():
             raise ValueError("the rows hold missing or infinite numbers: a prediction needs finite ones.")
         return scores if len(self.intercept) > 1 else scores.ravel()

@@ -14,6 +14,9 @@ import numpy as np
 
 from sordino.arrays import Array
 
+_BLOCK = 1 << 16
+"""Numbers that are worked on at a time."""
+
 
 @dataclass(frozen=True, eq=False)
 class RowBound:
@@ -47,6 +50,35 @@ class RowBound:
             squares = X.tocsr().power(2) @ s - 2 * (X @ (s * self.centre)) + s @ self.centre**2
         else:
             squares = (((X - self.centre) * self.scale) ** 2).sum(axis=1)
-        # a row of norm 1 at most, and one that rounding makes a little less than 0, is left alone
-        factors: Array = 1 / np.sqrt(np.maximum(squares, 1.0))
-        return factors
+        return _factors(squares)
+
+
+def _factors(squares: Array) -> Array:
+    """f from |(x - m) A|^2. A row of norm 1 at most, or one that rounding makes less than 0, is left alone."""
+    factors: Array = 1 / np.sqrt(np.maximum(squares, 1.0))
+    return factors
+
+
+def linear_scores(rows: Any, coef: Array, bound: RowBound | None) -> Array:
+    """<x, w> for every row and every row w of `coef`, rows kept within the bound.
+
+    Rows of single precision are multiplied as they are, and nothing of the size of all rows is made.
+    """
+    weights = coef.T.astype(np.float32) if rows.dtype == np.float32 else coef.T
+    if hasattr(rows, "tocsr"):
+        found = (rows if bound is None else bound.kept(rows)) @ weights
+        return np.asarray(found, dtype=np.float64)
+    if bound is None:
+        return np.asarray(rows @ weights, dtype=np.float64)
+    centre, scale, scores = (
+        *(a.astype(rows.dtype) for a in (bound.centre, bound.scale)),
+        np.empty((len(rows), len(coef))),
+    )
+    step = max(1, _BLOCK // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        # <m + f (x - m), w> = <m, w> + f <x - m, w>
+        moved = rows[start : start + step] - centre
+        scores[start : start + step] = moved @ weights
+        moved = np.multiply(moved, scale, out=moved) if scale.ndim == 1 else moved @ scale
+        scores[start : start + step] *= _factors(np.einsum("ij,ij->i", moved, moved))[:, None]
+    return np.asarray(scores + coef @ bound.centre)

@@ -33,6 +33,10 @@ def fixed_size(multiplier: float) -> Event:
     return repeat(FixedSizeSampled(Gaussian(multiplier), RATE), STEPS)
 
 
+def rarely(multiplier: float) -> Event:
+    return repeat(PoissonSampled(Gaussian(multiplier), 1e-4), 10**5)
+
+
 def big_batch_then_small_ones(multiplier: float) -> Event:
     large, small = FixedSizeSampled(Gaussian(multiplier), 0.05), FixedSizeSampled(Gaussian(multiplier), 0.01)
     return compose(large, repeat(small, 300))
@@ -58,6 +62,7 @@ CASES = [
     (poisson, Budget(1.0, 1e-5, ADD)),
     (poisson, Budget(0.01, 1e-5, REPLACE)),
     (poisson, Budget(50.0, 1e-5, ADD)),
+    (rarely, Budget(1.0, 1e-6, REPLACE)),
     (fixed_size, Budget(1.0, 1e-5, REPLACE)),
     (fixed_size, Budget(8.0, 1e-9, REPLACE)),
     (big_batch_then_small_ones, Budget(0.5, 1e-6)),

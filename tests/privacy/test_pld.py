@@ -4,14 +4,16 @@ import json
 import math
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
 from sordino.budget import Relation
+from sordino.privacy.accountants import fourier
 from sordino.privacy.accountants.dp_accounting_check import DPAccountingCheck
-from sordino.privacy.accountants.fourier import delta_above
+from sordino.privacy.accountants.fourier import _low_frequencies as low_frequencies, delta_above
 from sordino.privacy.accountants.pairs import Added
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.accountants.rdp import RenyiAccountant
@@ -226,6 +228,37 @@ def test_many_different_levels() -> None:
     assert PLD.epsilon(poisson(2.02, 0.02, 200), 1e-6, ADD) < epsilon < PLD.epsilon(poisson(2.0, 0.02, 200), 1e-6, ADD)
     shuffled = Composed(event.parts[::-1])  # type: ignore[union-attr]
     assert PLD.epsilon(shuffled, 1e-6, ADD) == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_levels_at_the_frequencies_that_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Levels are multiplied where their product has not died away: the same as at all frequencies, and as by a peer."""
+    levels = np.linspace(1.0, 2.0, 12).tolist()
+    event = Composed(tuple((PoissonSampled(Gaussian(z), 0.02), 20) for z in levels))
+    short: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        short.append(len(given))
+        return low_frequencies(*given)
+
+    monkeypatch.setattr(fourier, "_low_frequencies", counted)
+    monkeypatch.setattr(fourier, "_LOOK", 10**6)
+    everywhere = bracket(event, 1e-6, ADD)
+    assert not short
+    monkeypatch.setattr(fourier, "_LOOK", 2)
+    below, above = bracket(event, 1e-6, ADD)
+    assert len(short) > 12
+    assert (below, above) == pytest.approx(everywhere, rel=1e-9)
+    peer = DPAccountingCheck().epsilon(event, 1e-6, ADD)
+    assert below <= peer
+    assert above == pytest.approx(peer, rel=1e-3)
+
+
+def test_low_frequencies_are_those_of_a_transform() -> None:
+    rng = np.random.default_rng(0)
+    at, mass = rng.choice(1000, 50, replace=False), rng.random(50)
+    whole = np.fft.rfft(np.bincount(at, mass, 1000))
+    for low in (1, 2, 7, 64, 200):
+        np.testing.assert_allclose(low_frequencies(at, mass, 1000, low), whole[:low], atol=1e-12)
 
 
 def test_distance_is_charged_at_the_smallest_epsilon_that_leaves_room() -> None:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
@@ -31,6 +30,7 @@ from sordino.model_file import released_weights
 from sordino.oracle.files.source import Source
 from sordino.penalties import Ridge
 from sordino.problem import Contribution
+from sordino.row_bound import linear_scores
 from sordino.sentences import CLASSES_GIVEN, CLASSES_READ
 from sordino.tabular.schema import Schema
 from sordino.train import PrivacyWarning
@@ -129,15 +129,14 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
     def _encoded(self, X: Any) -> Any:
         """Rows as the weights take them."""
         if self.encoded_by is not None:
-            rows = self._rows(X)
-        else:
-            require_numbers("X", X)
-            require_fitted_names(self, X)
-            rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return rows if self.row_bound_ is None else self.row_bound_.kept(rows)
+            return self._rows(X)
+        require_numbers("X", X)
+        require_fitted_names(self, X)
+        kinds = [np.float64, np.float32]
+        return validate_data(self, X, accept_sparse="csr", dtype=kinds, reset=False, ensure_all_finite=False)
 
     def _scores(self, rows: Any) -> Array:
-        scores: Array = safe_sparse_dot(rows, self.coef_.T, dense_output=True) + self.intercept_
+        scores: Array = linear_scores(rows, self.coef_, self.row_bound_) + self.intercept_
         return scores.ravel() if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sordino import wire
@@ -28,6 +27,7 @@ from sordino.model_file import Link, linked, released_weights
 from sordino.oracle.files.source import AS_GIVEN, InUnits, Multiples, Source
 from sordino.penalties import Ridge
 from sordino.problem import Contribution
+from sordino.row_bound import linear_scores
 from sordino.sentences import (
     HUBER_THRESHOLD,
     TARGET_BOUND_PUBLIC,
@@ -113,15 +113,14 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
     def _encoded(self, X: Any) -> Any:
         """Rows as the weights take them."""
         if self.encoded_by is not None:
-            rows = self._rows(X)
-        else:
-            require_numbers("X", X)
-            require_fitted_names(self, X)
-            rows = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return rows if self.row_bound_ is None else self.row_bound_.kept(rows)
+            return self._rows(X)
+        require_numbers("X", X)
+        require_fitted_names(self, X)
+        kinds = [np.float64, np.float32]
+        return validate_data(self, X, accept_sparse="csr", dtype=kinds, reset=False, ensure_all_finite=False)
 
     def _scores(self, rows: Any) -> Array:
-        scores: Array = safe_sparse_dot(rows, self.coef_, dense_output=True) + self.intercept_
+        scores: Array = linear_scores(rows, self.coef_[None], self.row_bound_)[:, 0] + self.intercept_
         return scores
 
     def _within_range(self, predicted: Array) -> Array:

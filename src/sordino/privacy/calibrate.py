@@ -17,7 +17,7 @@ from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 
-_COARSE = LossAccountant(grain=0.1)
+_COARSE, _HALF_AS_COARSE = LossAccountant(grain=0.2), LossAccountant(grain=0.1)
 _SLACK = 1e-4
 """The event returned costs at least (1 - 1e-4) of the budget."""
 
@@ -121,30 +121,28 @@ def _search_once(build: Callable[[float], Event], budget: Budget) -> float:
 
 
 def _search(build: Callable[[float], Event], budget: Budget) -> float:
-    sampled = leaves_of(build(1.0), budget.relation).sampled
-    coarse = sampled and _COARSE.supports(build(1.0), budget.relation)
-    roughly = _excess(build, budget, _COARSE.epsilon if coarse else accountants.epsilon)
-    low, high, slope = _narrow(roughly, budget)
-
-    # From here on the tightest accountant.  The coarse one errs upwards, so `high` is on the safe side.
     exactly = _excess(build, budget, accountants.epsilon)
-    safe, excess = high, exactly(high)
-    while excess > 0:
-        safe *= 1 + _SLACK
-        excess = exactly(safe)
-    unsafe = low / (1 + 100 * _SLACK)
-    while excess < -_SLACK and safe / unsafe > 1 + 1e-3 * _SLACK:
-        # Along the slope of the coarse curve, in logarithms, to just inside the budget.
-        guess = safe * math.exp(-(excess + _SLACK / 3) / slope)
+    if leaves_of(build(1.0), budget.relation).sampled and _COARSE.supports(build(1.0), budget.relation):
+        coarsely, finer = (_excess(build, budget, one.epsilon) for one in (_COARSE, _HALF_AS_COARSE))
+        guess, slope = _roughly(coarsely, budget)
+        # what a grid adds goes with the square of its grain
+        above, nearer = coarsely(guess), finer(guess)
+        guess *= math.exp(-(nearer - (above - nearer) / 3 + _SLACK / 2) / slope)
+    else:
+        guess, slope = _roughly(exactly, budget)
+
+    # From here on the tightest accountant: along the slope, in logarithms, to the middle of what is close enough.
+    unsafe, safe = 0.0, math.inf
+    while True:
+        excess = exactly(guess)
+        unsafe, safe = (guess, safe) if excess > 0 else (unsafe, guess)
+        if -_SLACK <= excess <= 0 or safe <= unsafe * (1 + 1e-3 * _SLACK):
+            return safe
+        guess *= math.exp(-(excess + _SLACK / 2) / slope)
         if not unsafe < guess < safe:
-            guess = math.sqrt(unsafe * safe)
-        value = exactly(guess)
-        if value > 0:
-            unsafe = guess
-        else:
-            slope = (value - excess) / math.log(guess / safe) if value != excess else slope
-            safe, excess = guess, value
-    return safe
+            guess = math.sqrt(unsafe * safe) if 0 < unsafe and safe < math.inf else 2 * unsafe or safe / 2
+        if guess > _LARGEST:
+            raise ValueError(_impossible(budget))
 
 
 def _excess(build: Callable[[float], Event], budget: Budget, cost: Callable[..., float]) -> Callable[[float], float]:
@@ -159,36 +157,33 @@ def _excess(build: Callable[[float], Event], budget: Budget, cost: Callable[...,
     return excess
 
 
-def _narrow(excess: Callable[[float], float], budget: Budget) -> tuple[float, float, float]:
-    """Multipliers that cost slightly too much and not too much, and the slope of log epsilon between them."""
-    low = high = 1.0
-    above = below = excess(1.0)
-    while below > 0:
-        low, above, high = high, below, high * (2 if high < 256 else 16)
-        if high > _LARGEST:
+def _roughly(excess: Callable[[float], float], budget: Budget) -> tuple[float, float]:
+    """About the multiplier that costs the budget, and the slope of log epsilon there."""
+    from scipy.optimize import brentq
+
+    found: dict[float, float] = {}
+
+    def at(x: float) -> float:
+        if x not in found:
+            found[x] = excess(math.exp(x))
+        return found[x]
+
+    low = high = 0.0
+    while at(high) > 0:
+        low, high = high, high + math.log(2 if high < math.log(256) else 16)
+        if high > math.log(_LARGEST):
             raise ValueError(_impossible(budget))
-        below = excess(high)
-    while above <= 0:
-        high, below, low = low, above, low / 2
-        if low < _SMALLEST:
+    while at(low) <= 0:
+        low, high = low - math.log(2), low
+        if low < math.log(_SMALLEST):
             raise ValueError(
                 f"this event satisfies epsilon = {budget.epsilon}, delta = {budget.delta} under {budget.relation} "
                 "almost without noise: delta is at least the chance that a record is used. Choose a smaller delta."
             )
-        above = excess(low)
-    # Regula falsi in logarithms, halving the weight of an end that stays (Illinois).
-    x, y, f, g = math.log(low), math.log(high), above, below
-    while y - x > 1e-3 and g < -1e-3:
-        middle = (x * g - y * f) / (g - f)
-        middle = min(max(middle, x + 0.02 * (y - x)), y - 0.02 * (y - x))
-        value = excess(math.exp(middle))
-        if value > 0:
-            x, f, above, low = middle, value, value, math.exp(middle)
-            g /= 2
-        else:
-            y, g, below, high = middle, value, value, math.exp(middle)
-            f /= 2
-    return low, high, (below - above) / math.log(high / low)
+    root = brentq(at, low, high, xtol=1e-3)
+    near, far = sorted(found, key=lambda x: abs(x - root))[:2]
+    slope = (at(far) - at(near)) / (far - near)
+    return math.exp(root), slope if slope < 0 else -1.0
 
 
 def _impossible(budget: Budget) -> str:

@@ -152,7 +152,9 @@ def settle(
                 if value >> strips.width_bits == OTHER:
                     continue
             elif verdict == UNDECIDED:
-                doubts[doubtful] = others[k], used - 3
+                # one by one: a pair at once brings in code for its error message, which takes seconds to compile
+                doubts[doubtful, 0] = others[k]
+                doubts[doubtful, 1] = used - 3
                 doubtful += 1
             values[others[k]] = value
             break

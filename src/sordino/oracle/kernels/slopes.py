@@ -55,6 +55,11 @@ def exp(x: float) -> float:
     return series * power
 
 
+@inlined
+def _at_most(a: float, high: float) -> float:
+    return high if high < a else a
+
+
 def _for_numbers(function: Callable[..., Any], version: Callable[..., Any]) -> None:
     """Inside a kernel, `version` takes the place of one of the functions that formulas are written with."""
     # Numba looks whether both have the same arguments
@@ -62,8 +67,9 @@ def _for_numbers(function: Callable[..., Any], version: Callable[..., Any]) -> N
 
 
 _for_numbers(elementary.where, lambda condition, then, otherwise: then if condition else otherwise)
-_for_numbers(elementary.maximum, lambda a, b: max(a, b))
-_for_numbers(elementary.clip, lambda a, low, high: min(max(a, low), high))
+# Python's max and min, which take longer to compile by their names
+_for_numbers(elementary.maximum, lambda a, b: b if b > a else a)
+_for_numbers(elementary.clip, lambda a, low, high: _at_most(low if low > a else a, high))
 _for_numbers(elementary.sign, lambda a: 1.0 if a > 0.0 else (-1.0 if a < 0.0 else 0.0))
 _for_numbers(elementary.exp, lambda a: exp(a))
 _for_numbers(elementary.log, lambda a: math.log(a))

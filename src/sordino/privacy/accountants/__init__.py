@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from sordino.budget import Relation
@@ -92,7 +93,12 @@ class Guarantee:
 
 def guarantee(event: Event, delta: float, relation: Relation) -> Guarantee:
     """The least epsilon at delta that any accountant finds. It is infinite where the event has none at this delta."""
-    relation = Relation(relation)
+    return _guarantee(event, delta, Relation(relation), ACCOUNTANTS)
+
+
+@lru_cache(maxsize=32)
+def _guarantee(event: Event, delta: float, relation: Relation, _: tuple[Accountant, ...]) -> Guarantee:
+    """Kept, by who there is to ask: an event is asked about before a run, after it and for its certificate."""
     # who finds a finite epsilon at all finds a smaller one than those after
     accountant, epsilon = _least(
         event, relation, lambda accountant: accountant.epsilon(event, delta, relation), math.inf

@@ -161,7 +161,7 @@ def _under_tangents(pair: Dominating, edges: Array, touching: Array, atom_at: in
     lowering[end] = delta[end]
     fall = (drop - lowering[:-1] + lowering[1:])[:end]
 
-    corners = np.arange(end + 1)
+    corners = _corners(fall, width[:end])
     while len(corners) > 1:
         first, stop = corners[:-1], corners[-1]
         slope = np.add.reduceat(fall[:stop], first) / np.add.reduceat(width[:stop], first)
@@ -171,6 +171,25 @@ def _under_tangents(pair: Dominating, edges: Array, touching: Array, atom_at: in
         # A point above the line through two others, or above the ray that comes in from the left, is no corner.
         corners = corners[np.append(Q[:-1] >= 0, True)]
     return corners, beyond[0] * y[corners]
+
+
+def _corners(fall: Array, width: Array) -> Index:
+    """The ends of pieces over which a curve that falls so much over such widths is as good as convex.
+
+    A piece that falls more steeply than the one before it becomes one with it.
+    """
+    starts: list[int] = []
+    slopes: list[float] = []
+    widths: list[float] = []
+    for start, (slope, wide) in enumerate(zip((fall / width).tolist(), width.tolist(), strict=True)):
+        while slopes and slopes[-1] < slope:
+            together = widths[-1] + wide
+            slope += (slopes.pop() - slope) * (widths.pop() / together)
+            wide, start = together, starts.pop()
+        starts.append(start)
+        slopes.append(slope)
+        widths.append(wide)
+    return np.array([*starts, len(fall)])
 
 
 def _points(pair: Dominating, anchor: float, grid: Grid) -> Index:

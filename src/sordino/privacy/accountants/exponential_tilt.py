@@ -39,13 +39,16 @@ the tilt away from where delta is decided; this much costs less than 1e-6 of eps
 _MANY = 10_000
 """Releases from which on the grain is taken as it is."""
 
+_MANY_LEVELS = 400
+"""Different releases from which on the grain is taken as it is too."""
+
 _GROWTH = 0.1
 """Growth of the cells with the loss, as a fraction of the step over the standard deviation of a single loss."""
 
 _FARTHEST = -250.0
 """log delta beyond which more digits are not worth having."""
 
-_MOST_POINTS, _MOST_WORK, _FEWEST = 2**22, 2**23, 2**17
+_MOST_POINTS, _MOST_WORK, _FEWEST = 2**21, 2**23, 2**17
 """Largest transform, sum of their lengths, and what each may have anyway; beyond, the grid coarsens."""
 
 
@@ -134,8 +137,8 @@ def _tilt(levels: Sequence[Level], sketch: Sketch, t: float, log_delta: float, g
             bottom, r = reached, t - s
     most = max(_FEWEST, min(_MOST_POINTS, _MOST_WORK // len(levels)))
     single = math.sqrt(resolved / releases)
-    # Few releases make short transforms, and leave the shape of a single loss visible: refine.
-    grain *= min(1.0, max(0.25, (releases / _MANY) ** 0.25))
+    # Few releases make short transforms, and leave the shape of a single loss visible: refine. A level is a transform.
+    grain *= min(1.0, max(0.25, (releases / _MANY) ** 0.25, (len(levels) / _MANY_LEVELS) ** 0.5))
     step = max(grain * single, (top - bottom) / most)
     growth = _GROWTH * min(step / single, 2 * grain)
     margin = math.log(releases)

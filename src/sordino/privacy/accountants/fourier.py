@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sordino.arrays import Array
+from sordino.arrays import Array, Index
 from sordino.privacy.accountants.discretise import Atoms, Grid, lower, upper
 from sordino.privacy.accountants.exponential_tilt import Level, Tilt, no_tilt, tilt_for_delta, tilt_for_epsilon
 from sordino.privacy.accountants.pairs import LARGEST_LOSS, Added, Dominating, Pure
@@ -25,6 +25,10 @@ _Spectrum = npt.NDArray[np.complex128]
 
 _ROUNDING = 8 * 2.0**-52
 """Of one transform, relative, for every factor of two of its length and every factor multiplied in."""
+
+_LOOK, _LOW, _DEAD = 32, 400, 1e-20
+"""After so many levels, see whether only so many frequencies are left that are not next to nothing: then a product of
+two short tables is faster than a transform."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,13 @@ class Profile:
     centre: float
     added: float
     forgone: Array
-    """What could have been wrapped in beyond each of the points."""
+    """What could have been wrapped in beyond each of the points; one zero where nothing is given up."""
 
     def delta(self, epsilon: float) -> float:
         beyond = self.points > epsilon
         first = max(0, int(np.argmax(beyond)) - 1)
         sum_ = float(self.weight[beyond] @ -np.expm1(epsilon - self.points[beyond]))
-        return min(1.0, max(0.0, sum_ + self.added - float(self.forgone[first])))
+        return min(1.0, max(0.0, sum_ + self.added - self._forgone(first)))
 
     def epsilon_above(self, delta: float) -> float:
         """The smallest epsilon with profile <= delta, or the bottom of the window if that is enough."""
@@ -63,15 +67,22 @@ class Profile:
         if over.size == 0 or over[-1] + 1 == len(self.points):
             return -math.inf
         j = int(over[-1]) + 1
-        return self._within(j, heavy[j] - self.forgone[j - 1] - delta, light[j])
+        return self._within(j, heavy[j] - self._forgone(j - 1) - delta, light[j])
+
+    def _forgone(self, j: int) -> float:
+        return float(self.forgone[min(j, len(self.forgone) - 1)])
 
     def _sums(self) -> tuple[Array, Array, Array]:
         """Suffix sums of w and of w e^(centre - s), and the profile at the points: A_{>j} - e^(s_j - centre) B_{>j}."""
         heavy = np.cumsum(self.weight[::-1])[::-1]
-        light = np.cumsum((self.weight * np.exp(np.minimum(self.centre - self.points, 600.0)))[::-1])[::-1]
-        rise = np.exp(np.minimum(self.points[:-1] - self.centre, 600.0))
-        profile = np.append(heavy[1:] - rise * light[1:], 0.0)
-        return heavy, light, profile + self.added - self.forgone
+        light = np.cumsum((self.weight * _exponentials(self.points, -1.0, self.centre))[::-1])[::-1]
+        profile = _exponentials(self.points, 1.0, -self.centre)
+        np.multiply(profile[:-1], light[1:], out=profile[:-1])
+        np.subtract(heavy[1:], profile[:-1], out=profile[:-1])
+        profile[-1] = 0.0
+        profile += self.added
+        profile -= self.forgone
+        return heavy, light, profile
 
     def _within(self, j: int, excess: float, light: float) -> float:
         """Between two points the profile is linear in e^epsilon."""
@@ -172,8 +183,9 @@ class _Sum:
 
     def profile(self, tilt: Tilt, tilted: Array, added: float, wrapped: float) -> Profile:
         # Below the window's centre the factor may overflow; so far left every profile exceeds every delta.
-        factor = np.exp(np.minimum(self.K - tilt.t * self.points, 600.0))
-        return Profile(self.points, factor * tilted, tilt.centre, added, wrapped * np.append(factor[1:], 0.0))
+        factor = _exponentials(self.points, -tilt.t, self.K)
+        forgone = wrapped * np.append(factor[1:], 0.0) if wrapped else np.zeros(1)
+        return Profile(self.points, np.multiply(factor, tilted, out=factor), tilt.centre, added, forgone)
 
 
 def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Dominating | Pure, Grid], Atoms]) -> _Sum:
@@ -182,9 +194,9 @@ def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Dominati
     step = tilt.grid.step
     size = fft.next_fast_len(math.ceil((tilt.top - tilt.bottom) / step) + 2, real=True)
     product = np.ones(size // 2 + 1, dtype=np.complex128)
-    K = K_u = K_r = anchor = infinite = 0.0
-    releases = 0
-    for pair, count in levels:
+    K = K_u = K_r = anchor = infinite = dropped = 0.0
+    releases, low = 0, 0
+    for number, (pair, count) in enumerate(levels):
         atoms = discretise(pair, tilt.grid)
         present = atoms.mass > 0
         at, losses, log_mass = atoms.at[present], atoms.losses(step)[present], np.log(atoms.mass[present])
@@ -196,19 +208,53 @@ def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Dominati
         infinite += count * atoms.infinite
         releases += count
         tilted = np.exp(log_mass + tilt.t * losses - log_mgf)
+        if low:
+            product[:low] *= _power(_low_frequencies(at % size, tilted, size, low), count)
+            continue
         product *= _power(fft.rfft(np.bincount(at % size, tilted, size)), count)
+        if number % _LOOK == _LOOK - 1:
+            # no factor is larger than 1, so that frequencies which have died away stay so: they go into the rounding
+            sizes = np.abs(product)
+            alive = int(np.flatnonzero(sizes > _DEAD)[-1]) + 1
+            if alive <= _LOW:
+                low, dropped = alive, 2 * float(sizes[alive:].sum()) / size * (1 + 1e-6)
+                product[alive:] = 0.0
     # Every part is on the grid up to its anchor, so S is up to the sum of the anchors.
     first = math.floor((tilt.bottom - anchor) / step)
-    law = np.roll(fft.irfft(product, size), -(first % size))
-    noise = _ROUNDING * (releases + math.log2(size)) * float(np.abs(product).mean())
+    noise = _ROUNDING * (releases + math.log2(size) + low) * float(np.abs(product).mean()) + dropped
+    law = np.roll(fft.irfft(product, size, overwrite_x=True), -(first % size))
     points = anchor + (first + np.arange(size, dtype=np.float64)) * step
     return _Sum(points, law, K, K_u, K_r, infinite, noise, min(0.1, _ROUNDING * releases * 10))
+
+
+def _exponentials(points: Array, rate: float, constant: float) -> Array:
+    """e^(constant + rate s) at evenly spaced points s, none above about e^600, as products of two short lists."""
+    step = (points[-1] - points[0]) / max(1, len(points) - 1)
+    columns = max(1, min(1024, int(1 / max(abs(rate * step), 1e-3))))
+    starts = points[::columns]
+    within = np.exp(rate * step * np.arange(columns))
+    table = np.exp(np.minimum(constant + rate * starts, 600.0))[:, None] * within
+    found: Array = table.ravel()[: len(points)]
+    return found
 
 
 def _log_mgf(losses: Array, log_mass: Array, t: float) -> float:
     exponent = log_mass + t * losses
     highest = float(exponent.max())
     return highest + math.log(np.exp(exponent - highest).sum())
+
+
+def _low_frequencies(at: Index, mass: Array, size: int, low: int) -> _Spectrum:
+    """sum_j mass_j z_j^k, z_j = e^(-2 pi i at_j / size), for k < low, as z^(a w + b) = z^(a w) z^b."""
+    width = math.isqrt(low - 1) + 1
+    once = np.exp(-2j * math.pi / size * at)
+    powers = np.empty((width, len(at)), dtype=np.complex128)
+    powers[0], powers[1:] = 1.0, once
+    np.multiply.accumulate(powers, axis=0, out=powers)
+    strides = np.empty_like(powers)
+    strides[0], strides[1:] = mass, powers[-1] * once
+    np.multiply.accumulate(strides, axis=0, out=strides)
+    return (strides @ powers.T).ravel()[:low]
 
 
 def _power(transform: _Spectrum, count: int) -> _Spectrum:
