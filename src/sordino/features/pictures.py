@@ -10,7 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-CHUNK = 64
+from sordino.oracle.kernels.pool import share
+
+CHUNK = 16
 """Pictures at a time, always so many: a row's bits do not depend on how many others there are, or on its place."""
 
 
@@ -34,9 +36,11 @@ class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         self._require_pixels(pixels.shape)
         height, width, channels = self._sides()
         out = np.empty((len(pixels), self._columns()), dtype=np.float32)
-        chunk = np.zeros((CHUNK, height, width, channels), dtype=np.float32)
-        for start in range(0, len(pixels), CHUNK):
+
+        def task(number: int) -> None:
+            start = number * CHUNK
             some = pixels[start : start + CHUNK]
+            chunk = np.zeros((CHUNK, height, width, channels), dtype=np.float32)
             chunk[: len(some)] = some.reshape(-1, height, width, channels)
             # a picture with a pixel that is not finite says nothing
             spoiled = np.flatnonzero(~np.isfinite(chunk.reshape(CHUNK, -1)).all(axis=1))
@@ -45,6 +49,8 @@ class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
             rows[spoiled] = 0
             rows[~np.isfinite(rows).all(axis=1)] = 0
             out[start : start + CHUNK] = rows[: len(some)]
+
+        share(task, -(-len(pixels) // CHUNK))
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:

@@ -9,21 +9,23 @@ with psi_2 an octave above psi_1, each sampled at every fourth pixel: 1 + 16 + 6
 then normalised picture by picture in groups of three (Tramer and Boneh 2021), after which a row of N numbers has norm
 at most sqrt(N) whatever the picture, and divided by that bound: rows have norm at most 1.
 
-Convolutions are products of Fourier transforms. Sampling every k-th pixel folds the spectrum: its k x k pieces are
-averaged.
+Convolutions with wavelets are products of Fourier transforms. Sampling every k-th pixel folds the spectrum: its k x k
+pieces are averaged. The low pass is a product of one along each side, so that  u * phi, sampled, is R u C  with two
+small matrices.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
 from sordino.features.pictures import PictureMap
+from sordino.oracle.kernels.native import compiled
 
 Real = NDArray[np.float32]
 _Spectrum = NDArray[np.complex64]
@@ -60,16 +62,21 @@ class Scattering(PictureMap):
         count, height, width, colours = pictures.shape
         padded = _padded(np.moveaxis(pictures, 3, 1).reshape(count * colours, height, width))
         channels = _scattered(padded, _bank(*padded.shape[1:]))
-        # the outermost cells see the padding
-        cropped = channels[:, :, 1:-1, 1:-1][:, :, : height // STEP, : width // STEP]
-        rows: Real = _normalised(cropped.reshape(count, colours * CHANNELS // _GROUP, -1)).reshape(count, -1)
+        rows: Real = _normalised(channels.reshape(count, colours * CHANNELS // _GROUP, -1)).reshape(count, -1)
         return rows
 
 
-class Bank(NamedTuple):
-    """Real spectra: the low pass at full and at half resolution, and the wavelets of both octaves."""
+class LowPass(NamedTuple):
+    """phi at every fourth pixel, the outermost cells left out, which see the padding: `rows` u `columns`."""
 
-    low: tuple[Real, ...]
+    rows: Real
+    columns: Real
+
+
+class Bank(NamedTuple):
+    """Real spectra of the wavelets of both octaves, and the low pass at full and at half resolution."""
+
+    low: tuple[LowPass, ...]
     fine: Real
     coarse: Real
 
@@ -84,48 +91,112 @@ def _padded(pictures: Real) -> Real:
 
 
 def _scattered(x: Real, bank: Bank) -> Real:
-    """All channels, pictures x 81 x rows x columns, the cells of the padding included."""
+    """All channels, pictures x 81 x rows x columns, without the cells of the padding."""
+    full, half = bank.low
+    found = np.empty((len(x), CHANNELS, len(full.rows), full.columns.shape[1]), dtype=np.float32)
+    _smooth(x, *full, found[:, 0])
     spectrum = scipy.fft.fft2(x)
-    found = [_smoothed(spectrum, bank.low[0], STEP)]
-    second = []
-    for psi in bank.fine:
+    second = found[:, 1 + OCTAVES * ORIENTATIONS :].reshape(len(x), ORIENTATIONS, ORIENTATIONS, *found.shape[2:])
+    for number, psi in enumerate(bank.fine):
         first = _modulus(spectrum * psi)
-        found.append(_smoothed(first, bank.low[0], STEP))
-        second += [_smoothed(_modulus(_folded(first * psi2, 2)), bank.low[1], STEP // 2) for psi2 in bank.coarse]
-    found += [_smoothed(_modulus(_folded(spectrum * psi, 2)), bank.low[1], STEP // 2) for psi in bank.coarse]
-    return np.stack(found + second, axis=1)
-
-
-def _modulus(spectrum: _Spectrum) -> _Spectrum:
-    """The spectrum of |signal|."""
-    found: _Spectrum = scipy.fft.fft2(np.abs(scipy.fft.ifft2(spectrum)))
+        _smooth(first, *full, found[:, 1 + number])
+        _coarser(scipy.fft.fft2(first), bank, second[:, number])
+    _coarser(spectrum, bank, found[:, 1 + ORIENTATIONS : 1 + OCTAVES * ORIENTATIONS])
     return found
 
 
-def _smoothed(spectrum: _Spectrum, low: Real, step: int) -> Real:
-    found: Real = scipy.fft.ifft2(_folded(spectrum * low, step)).real
-    return found
-
-
-def _folded(spectrum: _Spectrum, step: int) -> _Spectrum:
-    """The spectrum of every `step`-th pixel of a signal."""
-    if step == 1:
-        return spectrum
+def _coarser(spectrum: _Spectrum, bank: Bank, out: Real) -> None:
+    """|signal * psi| * phi for the wavelets of the second octave, at half resolution."""
     count, height, width = spectrum.shape
-    folded: _Spectrum = spectrum.reshape(count, step, height // step, step, width // step).mean(axis=(1, 3))
-    return folded
+    folded = np.empty((count, height // 2, width // 2), dtype=np.complex64)
+    for number, psi in enumerate(bank.coarse):
+        _fold(spectrum, psi, folded)
+        _smooth(_modulus(folded), *bank.low[1], out[:, number])
+
+
+def _modulus(spectrum: _Spectrum) -> Real:
+    """|signal|, of its spectrum, which is overwritten."""
+    signal = scipy.fft.ifft2(spectrum, overwrite_x=True)
+    found = np.empty(signal.shape, dtype=np.float32)
+    _lengths(signal.view(np.float32), found)
+    return found
+
+
+@compiled
+def _lengths(parts: NDArray[Any], out: NDArray[Any]) -> None:
+    """Real and imaginary parts stand side by side."""
+    for i in range(out.shape[0]):
+        for r in range(out.shape[1]):
+            for c in range(out.shape[2]):
+                x, y = parts[i, r, 2 * c], parts[i, r, 2 * c + 1]
+                out[i, r, c] = math.sqrt(x * x + y * y)
+
+
+@compiled
+def _fold(spectrum: NDArray[Any], psi: NDArray[Any], out: NDArray[Any]) -> None:
+    """The spectrum of every second pixel of the signal's convolution with psi."""
+    h, w = out.shape[1:]
+    quarter = np.float32(0.25)
+    for i in range(out.shape[0]):
+        s = spectrum[i]
+        for r in range(h):
+            for c in range(w):
+                upper = psi[r, c] * s[r, c] + psi[r, c + w] * s[r, c + w]
+                lower = psi[r + h, c] * s[r + h, c] + psi[r + h, c + w] * s[r + h, c + w]
+                out[i, r, c] = quarter * (upper + lower)
+
+
+@compiled
+def _smooth(u: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any], out: NDArray[Any]) -> None:
+    """out = rows u columns, of every signal."""
+    height, width = u.shape[1:]
+    line = np.empty(width, dtype=np.float32)
+    for i in range(u.shape[0]):
+        for r in range(rows.shape[0]):
+            line[:] = 0.0
+            for k in range(height):
+                factor = rows[r, k]
+                for c in range(width):
+                    line[c] += factor * u[i, k, c]
+            for c in range(columns.shape[1]):
+                out[i, r, c] = 0.0
+            for k in range(width):
+                factor = line[k]
+                for c in range(columns.shape[1]):
+                    out[i, r, c] += factor * columns[k, c]
 
 
 @lru_cache(maxsize=4)
 def _bank(height: int, width: int) -> Bank:
     angles = [(ORIENTATIONS // 2 - 1 - l) * math.pi / ORIENTATIONS for l in range(ORIENTATIONS)]  # noqa: E741
     psi = [[_wavelet(height, width, j, angle) for angle in angles] for j in range(OCTAVES)]
-    low = _spectrum_of(_gabor(height, width, 0.8 * 2 ** (OCTAVES - 1), 0.0, 0.0, 1.0))
+    sides = [_low_passes(side) for side in (height, width)]
     return Bank(
-        low=tuple(_at_resolution(low, 2**level) for level in range(OCTAVES)),
+        low=tuple(
+            LowPass(np.ascontiguousarray(down), np.ascontiguousarray(across.T))
+            for down, across in zip(*sides, strict=True)
+        ),
         fine=np.stack(psi[0]),
         coarse=np.stack(psi[1]),
     )
+
+
+def _low_passes(side: int) -> list[Real]:
+    """phi along one side, at full and at half resolution, as matrices from pixels to cells."""
+    spread = 0.8 * 2 ** (OCTAVES - 1)
+    bell = sum(np.exp(-(np.arange(side) + period * side) ** 2 / (2 * spread**2)) for period in _PERIODS)
+    low = scipy.fft.fft(bell / math.sqrt(2 * math.pi * spread**2)).real
+    # frequencies that every second pixel cannot hold are cut off, the rest folded
+    kept = low.copy()
+    kept[side // 4 : side - side // 4] = 0
+    return [_sampled(low, STEP), _sampled(kept.reshape(2, side // 2).sum(axis=0), STEP // 2)]
+
+
+def _sampled(low: NDArray[np.float64], step: int) -> Real:
+    """The matrix of a convolution with this spectrum, at every `step`-th place but the first and the last."""
+    filtered = scipy.fft.ifft(scipy.fft.fft(np.eye(len(low)), axis=0) * low[:, None], axis=0).real
+    matrix: Real = filtered[::step][1:-1].astype(np.float32)
+    return matrix
 
 
 def _wavelet(height: int, width: int, octave: int, angle: float) -> Real:
@@ -154,18 +225,6 @@ def _gabor(
 def _spectrum_of(filter: NDArray[np.complex128]) -> Real:
     found: Real = scipy.fft.fft2(filter).real.astype(np.float32)
     return found
-
-
-def _at_resolution(spectrum: Real, step: int) -> Real:
-    """The same filter on every `step`-th pixel: frequencies that it cannot hold are cut off, the rest folded."""
-    if step == 1:
-        return spectrum
-    height, width = spectrum.shape
-    kept = spectrum.copy()
-    kept[height // (2 * step) : height - height // (2 * step)] = 0
-    kept[:, width // (2 * step) : width - width // (2 * step)] = 0
-    folded: Real = kept.reshape(step, height // step, step, width // step).sum(axis=(0, 2))
-    return folded
 
 
 def _normalised(groups: Real) -> Real:
