@@ -5,22 +5,27 @@
 `FOLDER` has mnist.npz, and what there is of fashion.npz and of CIFAR-10 (all of it as cifar10.npz, or a part of it).
 delta is 1e-5, under both relations. Settings are the defaults of `PrivateImageClassifier`, planned from the number of
 pictures, the number of columns and the budget: none was chosen on these test pictures. The map is computed once for all
-budgets, and its time is told apart. Processor seconds are those of all threads together.
+budgets, and its time is told apart. Processor seconds are those of all threads together. Results are kept after every
+budget, each set with where it comes from; those of sets that were not asked for stay.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
-from _results import data_directory, keep
+from _results import RESULTS, data_directory
 
 from sordino import Budget, PrivateLogisticRegression, Relation
 from sordino.estimators.pictures import picture_method
 from sordino.features import HOG, Scattering
+from sordino.papers.provenance import provenance
 
 SETS = {
     "MNIST": ("mnist.npz", HOG),
@@ -42,7 +47,7 @@ class Clock:
         return {name: round(b - a, 1) for name, a, b in zip(names, self._began, now, strict=True)}
 
 
-def measure(path: Any, kind: Any, runs: int, budgets: list[Budget]) -> dict[str, Any]:
+def measure(path: Any, kind: Any, runs: int, budgets: list[Budget], keep: Callable[[dict[str, Any]], None]) -> None:
     with np.load(path) as file:
         X, y, test, labels = (file[name] for name in ("x_train", "y_train", "x_test", "y_test"))
     y, labels, map = y.ravel(), labels.ravel(), kind(X.shape[1:])
@@ -78,7 +83,14 @@ def measure(path: Any, kind: Any, runs: int, budgets: list[Budget]) -> dict[str,
             "step size": method.step_size,
         }
         print(path.name, kind.__name__, name, found[name], flush=True)
-    return found
+        keep(found)
+
+
+def keep(name: str, found: dict[str, Any]) -> None:
+    path = RESULTS / "images.json"
+    kept = json.loads(path.read_text())["sets"] if path.exists() else {}
+    kept[name] = {**provenance(), **found}
+    path.write_text(json.dumps({"delta": DELTA, "sets": kept}, indent=1, allow_nan=False) + "\n")
 
 
 def main() -> None:
@@ -89,17 +101,17 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="*", type=float, default=[3.0, 1.0])
     parser.add_argument("--runs", type=int, default=3)
     asked = parser.parse_args()
-    folder, figures = data_directory(), {}
+    folder = data_directory()
     for name in ["MNIST"] if asked.quick else asked.sets:
         file, kind = SETS[name]
         if not (folder / file).exists():
-            figures[name] = f"not measured: {file} is not there"
+            print(f"{name} is not measured: {file} is not there")
             continue
         budgets = [Budget(epsilon, DELTA, relation) for epsilon in asked.epsilons for relation in Relation]
-        figures[name] = measure(folder / file, kind, *((1, budgets[:1]) if asked.quick else (asked.runs, budgets)))
-        if not asked.quick:
-            # after every set: the larger ones take a while
-            keep("images", {"delta": DELTA, "sets": figures})
+        if asked.quick:
+            measure(folder / file, kind, 1, budgets[:1], lambda found: None)
+        else:
+            measure(folder / file, kind, asked.runs, budgets, partial(keep, name))
 
 
 if __name__ == "__main__":
