@@ -4,9 +4,9 @@
 
 `FOLDER` has mnist.npz, and what there is of fashion.npz and of CIFAR-10 (all of it as cifar10.npz, or a part of it).
 delta is 1e-5, under both relations. Settings are the defaults of `PrivateImageClassifier`, planned from the number of
-pictures, the number of columns and the budget: none was chosen on these test pictures. The map is computed once for all
-budgets, and its time is told apart. Processor seconds are those of all threads together. Results are kept after every
-budget, each set with where it comes from; those of sets that were not asked for stay.
+pictures, the number of columns and the budget; the noise that a score is planned to end with was chosen on MNIST once.
+The map is computed once for all budgets, and its time is told apart. Processor seconds are those of all threads
+together. Results are kept after every budget, each set with where it comes from; those of other sets stay.
 """
 
 from __future__ import annotations

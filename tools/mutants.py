@@ -327,6 +327,20 @@ ROWS: list[Row] = [
         "tests/oracle/test_rows.py",
     ),
     (
+        "clip: a count of gradients comes for nothing",
+        "oracle/query.py",
+        "return math.sqrt(1 - self.count_weight**2 / 4)",
+        "return 1.0",
+        "tests/methods/test_adaptive_clip.py",
+    ),
+    (
+        "clip: a count in which a record has a whole one",
+        "oracle/torch/oracle.py",
+        "within = self._unclipped - count / 2",
+        "within = float(self._unclipped)",
+        "tests/methods/test_adaptive_clip.py",
+    ),
+    (
         "clip: the weights of a recursion exchanged",
         "oracle/query.py",
         "return (1 - self.mix) * self.difference.clip + self.mix * self.gradient.clip",

@@ -328,6 +328,23 @@ def test_a_network_must_be_told_everything(kind):
         kind().plan(NETWORK, BUDGET)
 
 
+@pytest.mark.parametrize("relation", Relation)
+def test_what_gradients_of_length_one_need_follows_from_public_facts(relation):
+    """With automatic clipping: the noise is what the steps and batches that were planned cost, whatever was given."""
+    budget = replace(BUDGET, relation=relation)
+    for settings in ({}, {"steps": 9}, {"batch_size": 30}, {"step_size": 0.3}, {"clip": 2.0}):
+        method = DPSGD(clipping="automatic", **settings)
+        plan = method.plan(NETWORK, budget)
+        assert 0.999 * budget.epsilon <= epsilon(plan.event, budget.delta, budget.relation) <= budget.epsilon
+        assert plan == method.plan(NETWORK, budget)
+        for name in ("steps", "step_size", "clip"):
+            assert getattr(plan, name) == settings.get(name, getattr(plan, name))
+        b = plan.sampling.expected_size(N)
+        assert b == pytest.approx(settings.get("batch_size", b))
+        full = replace(method, steps=plan.steps, batch_size=round(b), step_size=plan.step_size, clip=plan.clip)
+        assert full.plan(NETWORK, budget) == plan
+
+
 def test_on_a_network_every_step_is_paid_for():
     """Nobody knows whether its steps contract."""
     assert NoisyGradientDescent(9, 0.5, 0.4).plan(NETWORK, BUDGET).amplification is None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
+from sordino import wire
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.ledger.ledger import Ledger, State
@@ -28,7 +30,7 @@ from sordino.oracle.torch import TorchOracle, parameter_vector
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.ledger_context import charged_to
 from sordino.problem import NetworkProblem
-from sordino.torch import Fitted, Report, fit
+from sordino.torch import PLANNED, Fitted, Report, fit, plan
 from sordino.train import PrivacyWarning, train
 
 N = 120
@@ -82,6 +84,63 @@ def test_every_method_gives_weights_and_a_certificate_that_verifies(name):
     assert "Sequential of 32 weights" in again.problem.model
     # no weight is in it
     assert not any(f"{abs(weight):.6g}" in result.certificate.to_json() for weight in parameter_vector(model))
+
+
+class TestPlanned:
+    """Without a method: every number follows from how many records and weights there are, and from the budget."""
+
+    @pytest.mark.parametrize("relation", Relation)
+    def test_a_plan_is_told_beforehand_and_found_again(self, relation):
+        budget = Budget(2.0, 1e-4, relation)
+        given = {} if relation is Relation.REPLACE_ONE else {"records": N}
+        told = plan(small(), LOSS, N, budget=budget)
+        result = fit(small(), LOSS, rings(), budget=budget, **given)
+        again = Certificate.from_json(result.certificate.to_json())
+        assert again.plan == wire.to_plain(told)
+        assert again.method == PLANNED
+        assert all(finding.holds for finding in verify(again)), verify(again)
+        assert (told.clip, told.softening) == (1.0, 0.01)
+        # on every weight, in units of the first weights of a unit with sqrt(32) inputs
+        rates = np.array([told.step_size_at(t) for t in range(told.steps)])
+        spread = np.sqrt((rates**2).sum()) * told.noise.std / N / (1 - PLANNED.momentum)
+        assert spread == pytest.approx(32**-0.25)
+
+    def test_it_says_the_same_of_any_records(self):
+        """A plan that looked at them would differ for records that are no numbers."""
+        spoiled = TensorDataset(torch.full((N, 2), torch.nan), torch.zeros(N, dtype=torch.long))
+        plans = [fit(small(), LOSS, data, budget=BUDGET, steps=3).certificate.plan for data in (rings(), spoiled)]
+        assert plans[0] == plans[1]
+
+    def test_a_plan_changed_by_hand_is_noticed(self):
+        certificate = fit(small(), LOSS, rings(), budget=BUDGET, steps=3).certificate
+        for name, factor in (("step_size", 1.5), ("clip", 0.5), ("softening", 2.0)):
+            other = replace(certificate, plan={**certificate.plan, name: factor * certificate.plan[name]})
+            assert not verify(other)[0].holds
+
+    def test_batches_are_the_smallest_whose_steps_need_enough_noise(self):
+        network, budget = NetworkProblem(60_000, 34_000), Budget(3.0, 1e-5)
+        steps, batch = PLANNED.network_batches(network, budget, epochs=10)
+        assert steps == -(-10 * 60_000 // batch)
+        enough, half = (
+            DPSGD(-(-600_000 // b), b, 1.0, 1.0).plan(network, budget).noise.std for b in (batch, batch // 2)
+        )
+        assert half < 1.2 <= enough
+        # as by an independent accountant: half of that, the multiplier of a record that is replaced, is 0.597
+        assert half / 2 == pytest.approx(0.597, abs=1e-3)
+
+    def test_numbers_that_are_given_stay(self):
+        told = plan(small(), LOSS, 4000, budget=BUDGET, epochs=2, batch_size=500)
+        assert (told.steps, told.sampling.expected_size(4000)) == (16, 500)
+        assert plan(small(), LOSS, 4000, budget=BUDGET, steps=7).steps == 7
+        with pytest.raises(ValueError, match="give one of them"):
+            plan(small(), LOSS, 4000, budget=BUDGET, steps=7, epochs=1)
+
+
+@pytest.mark.slow
+def test_it_learns_without_a_method():
+    result = fit(small(), LOSS, rings(4000), budget=Budget(4.0, 1e-5), random_state=0)
+    X, y = rings(4000).tensors
+    assert (result.model(X).argmax(1) == y).float().mean() > 0.85
 
 
 @pytest.mark.slow

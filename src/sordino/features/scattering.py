@@ -92,7 +92,7 @@ def _padded(pictures: Real) -> Real:
 
 def _scattered(x: Real, bank: Bank) -> Real:
     """All channels, pictures x 81 x rows x columns, without the cells of the padding."""
-    full, half = bank.low
+    full = bank.low[0]
     found = np.empty((len(x), CHANNELS, len(full.rows), full.columns.shape[1]), dtype=np.float32)
     _smooth(x, *full, found[:, 0])
     spectrum = scipy.fft.fft2(x)
@@ -184,7 +184,7 @@ def _bank(height: int, width: int) -> Bank:
 def _low_passes(side: int) -> list[Real]:
     """phi along one side, at full and at half resolution, as matrices from pixels to cells."""
     spread = 0.8 * 2 ** (OCTAVES - 1)
-    bell = sum(np.exp(-(np.arange(side) + period * side) ** 2 / (2 * spread**2)) for period in _PERIODS)
+    bell = sum(np.exp(-((np.arange(side) + period * side) ** 2) / (2 * spread**2)) for period in _PERIODS)
     low = scipy.fft.fft(bell / math.sqrt(2 * math.pi * spread**2)).real
     # frequencies that every second pixel cannot hold are cut off, the rest folded
     kept = low.copy()

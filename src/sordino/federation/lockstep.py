@@ -22,7 +22,7 @@ from sordino.federation.secure_oracle import SecureOracle
 from sordino.federation.signed_plan import SignedPlan
 from sordino.federation.unopened import LOST, Contribution, KeptSampler, UnopenedContribution
 from sordino.oracle.allowed import allow
-from sordino.oracle.query import Difference, Gradient, Recursion
+from sordino.oracle.query import CountedGradient, StepQuery
 from sordino.oracle.sampling import Batch
 from sordino.privacy.events import Event, to_json
 from sordino.privacy.noise import Noise
@@ -160,8 +160,8 @@ class FederatedOracle(SecureOracle, KeptAnswers):
         # known noise must fall as in a run that was never cut off, so a rehearsal draws all of it again
         self._skips = not party.randomness.is_seeded
 
-    def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
-        if not (self._skips and self._recorded.knows):
+    def release(self, query: StepQuery, noise: Noise, randomness: Randomness) -> Array:
+        if not (self._skips and self._recorded.knows) or isinstance(query, CountedGradient):
             return super().release(query, noise, randomness)
         allow(query, noise, self._plan.relation)
         shared = self._plan.trust.realise(noise)

@@ -12,7 +12,7 @@ from sordino.budget import Relation
 from sordino.federation.agreement import Agreement
 from sordino.federation.party import Party, RecordHolder, SumQuery, query_batch, with_batch
 from sordino.oracle.allowed import allow
-from sordino.oracle.query import Difference, Gradient, Recursion
+from sordino.oracle.query import Difference, Gradient, Recursion, StepQuery
 from sordino.oracle.sampling import Batch, FixedSize, FullBatch, Poisson, Sampling
 from sordino.privacy.events import flatten
 from sordino.privacy.noise import Noise
@@ -76,7 +76,7 @@ class SecureOracle:
                 ]
         raise ValueError(f"owners cannot draw {type(sampling).__name__} batches together: use Poisson or FixedSize.")
 
-    def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
+    def release(self, query: StepQuery, noise: Noise, randomness: Randomness) -> Array:
         if not isinstance(query, Gradient | Difference | Recursion):
             raise ValueError(f"several owners do not answer {type(query).__name__}: only sums of gradients are opened.")
         if np.ndim(query.at) != 1:

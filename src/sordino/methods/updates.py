@@ -2,6 +2,8 @@ r"""How a noisy gradient becomes a step. g_t is the noisy mean over a batch, r_t
 
 Plain                 w_{t+1} = Pi( w_t - eta_t (g_t + r_t) )
 Momentum              m_t = rho m_{t-1} + g_t + r_t,                           w_{t+1} = Pi( w_t - eta_t m_t )
+QuantileClip          the same, g_t clipped at C_t,     C_{t+1} = C_t exp( -(c_t - 1/2)/5 ),
+                      c_t a noisy share of the batch with gradients within C_t, from the same release as g_t
 Moments               m_t = beta_1 m_{t-1} + (1 - beta_1) (g_t + r_t),     psi_t likewise of (g_t + r_t)^2, by beta_2,
                       w_{t+1} = Pi( w_t - eta_t m_t / (sqrt(min(psi_t, lambda)) + nu) ),      coordinate by coordinate
          unbiased     w_{t+1} = Pi( w_t - eta_t m_t / sqrt(max(psi_t - nu^2, floor_t)) ),     nu a coordinate's noise
@@ -12,15 +14,17 @@ Recursive             v_t = (1 - gamma) v_{t-1} + g_t,       g_t from difference
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
 from sordino.arrays import Array
-from sordino.oracle.query import Difference, Gradient, Recursion
+from sordino.oracle.query import CountedGradient, Difference, Gradient, Recursion
 
 MomentsKind = Literal["plain", "corrected", "unbiased"]
+
+CLIP_RATE, FARTHEST = 0.2, math.log(1e4)
 
 
 class Update(Protocol):
@@ -28,7 +32,7 @@ class Update(Protocol):
 
     arrays: ClassVar[int]
 
-    def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient | Recursion:
+    def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient | CountedGradient | Recursion:
         """What step t asks the records for, given the gradient's sum that it would ask for by default."""
         ...
 
@@ -64,6 +68,37 @@ class Momentum:
         m += g
         m += r
         return eta * m
+
+
+@dataclass(frozen=True)
+class QuantileClip:
+    """Momentum with a clip that follows the median of the gradients' norms (Andrew et al. 2021), from `first` on.
+
+    C_t follows from what was released, and stays within 10^-4 and 10^4 of the first. `count_weight` is that of the
+    count in the release (`CountedGradient`), of which g_t is the rest.
+    """
+
+    decay: float
+    first: float
+    count_weight: float
+    arrays: ClassVar[int] = 2
+
+    def query(self, gradient: Gradient, memory: Array, t: int) -> CountedGradient:
+        return CountedGradient(replace(gradient, clip=self._clip(memory)), self.count_weight)
+
+    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
+        C, m = self._clip(memory), memory[0]
+        m *= self.decay
+        m += C / math.sqrt(1 - self.count_weight**2 / 4) * g[:-1]
+        m += r
+        within = 0.5 + g[-1] / self.count_weight
+        # log(C_{t+1} / C_0)
+        memory[1] = np.clip(memory[1] - CLIP_RATE * (within - 0.5), -FARTHEST, FARTHEST)
+        moved: Array = eta * m
+        return moved
+
+    def _clip(self, memory: Array) -> float:
+        return self.first * math.exp(memory[1].flat[0])
 
 
 @dataclass(frozen=True)

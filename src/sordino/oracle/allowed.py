@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Relation
-from sordino.oracle.query import Choice, Recursion
+from sordino.oracle.query import Choice, CountedGradient, Recursion
 from sordino.oracle.sampling import Batch, CyclicPoisson, InOrder, Sampling
 
 if TYPE_CHECKING:
@@ -27,7 +27,11 @@ class Query(Protocol):
 
 def allow(query: Query, noise: Noise | NoisyMinimum, relation: Relation) -> None:
     """Raise a sentence unless the noise was made for at least this query's sensitivity."""
-    parts = (query.difference, query.gradient) if isinstance(query, Recursion) else (query,)
+    parts: tuple[Query, ...] = (query,)
+    if isinstance(query, Recursion):
+        parts = (query.difference, query.gradient)
+    elif isinstance(query, CountedGradient):
+        parts = (query.gradient,)
     for part in parts:
         if not (math.isfinite(part.clip) and part.clip > 0):
             raise ValueError(f"clip is {part.clip}: a released sum needs a positive finite bound on each record.")

@@ -20,7 +20,7 @@ from sordino.oracle.allowed import allow, allow_choice, allow_sampling, checked_
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, QuadraticForm
 from sordino.oracle.blocks import Blocks
 from sordino.oracle.model import LinearModel
-from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
+from sordino.oracle.query import Choice, ClippedLoss, Gradient, StepQuery
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling, drawn
 from sordino.oracle.statistics import RowStatistic
@@ -50,7 +50,7 @@ class BlockwiseOracle:
 
     def release(
         self,
-        query: Gradient | Difference | Recursion | ClippedLoss | RowStatistic,
+        query: StepQuery | ClippedLoss | RowStatistic,
         noise: Noise,
         randomness: Randomness,
     ) -> Array:

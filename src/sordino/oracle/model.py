@@ -10,7 +10,7 @@ from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.losses import Loss
 from sordino.oracle.block_queries import ClippedLosses, ClippedSum
-from sordino.oracle.query import Difference, Gradient, Recursion
+from sordino.oracle.query import Difference, Gradient, Recursion, StepQuery
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem
 
@@ -68,7 +68,7 @@ class LinearModel:
             )
         return replace(self, problem=replace(self.problem, loss=loss))
 
-    def asked(self, query: Gradient | Difference | Recursion) -> ClippedSum:
+    def asked(self, query: StepQuery) -> ClippedSum:
         """What the blocks are to add up for a query about one model or a stack of them."""
         match query:
             case Gradient(softening=softening) if softening:

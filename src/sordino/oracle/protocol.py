@@ -11,7 +11,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from sordino.arrays import Array
 from sordino.losses import Loss
-from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
+from sordino.oracle.query import Choice, ClippedLoss, StepQuery
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.statistics import FoundValues, RowStatistic
@@ -26,7 +26,7 @@ class Oracle(Protocol):
     """Holds the records; tells sums of clipped gradients, and of how far they moved between two points, with noise."""
 
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch: ...
-    def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array: ...
+    def release(self, query: StepQuery, noise: Noise, randomness: Randomness) -> Array: ...
 
 
 @runtime_checkable
@@ -49,9 +49,7 @@ class ScoredOracle(Oracle, Protocol):
 class DividingOracle(Oracle, Protocol):
     """Also tells the loss, with noise, and gives oracles of two parts of its records."""
 
-    def release(
-        self, query: Gradient | Difference | Recursion | ClippedLoss, noise: Noise, randomness: Randomness
-    ) -> Array: ...
+    def release(self, query: StepQuery | ClippedLoss, noise: Noise, randomness: Randomness) -> Array: ...
     def divide(self, batch: Batch, outside: Problem, inside: Problem) -> tuple[Self, Self]:
         """Oracles of the records outside the batch and inside it, and the problems stated for either."""
         ...
@@ -63,9 +61,7 @@ class RowsOracle(Oracle, Protocol):
 
     @property
     def rows(self) -> Rows: ...
-    def release(
-        self, query: Gradient | Difference | Recursion | RowStatistic, noise: Noise, randomness: Randomness
-    ) -> Array: ...
+    def release(self, query: StepQuery | RowStatistic, noise: Noise, randomness: Randomness) -> Array: ...
     def under_rows(self, rows: Rows) -> Self:
         """The same records, whose raw rows become these instead."""
         ...
@@ -106,7 +102,7 @@ class LinearOracle(ChoosingOracle, ScoredOracle, DividingOracle, RowsOracle, Exa
 
     def release(
         self,
-        query: Gradient | Difference | Recursion | ClippedLoss | RowStatistic,
+        query: StepQuery | ClippedLoss | RowStatistic,
         noise: Noise,
         randomness: Randomness,
     ) -> Array: ...

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,42 @@ class Gradient:
     clip: float
     batch: Batch = None
     softening: float = 0.0
+
+    def sensitivity(self, relation: Relation) -> float:
+        return relation.distance * self.clip
+
+
+@dataclass(frozen=True, eq=False)
+class CountedGradient:
+    r"""A gradient's sum and, of the same records, how many have one within the clip, as one vector of dim + 1 numbers:
+
+        ( (a/C) sum_i clip(g_i, C),   b sum_i (1[|g_i| <= C] - 1/2) ),       a^2 + b^2/4 = 1,   b = `count_weight`
+
+    A record has length 1 in it at most, whatever C is, so that the noise need not follow C.
+    """
+
+    gradient: Gradient
+    count_weight: float
+    clip: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.count_weight < 2:
+            raise ValueError(f"count_weight is {self.count_weight}: it lies between 0 and 2, or no gradient is left.")
+        if self.gradient.softening:
+            raise ValueError("gradients that are all scaled to the clip have no norms to count: leave softening out.")
+
+    @property
+    def at(self) -> NDArray[np.float64]:
+        return self.gradient.at
+
+    @property
+    def batch(self) -> Batch:
+        return self.gradient.batch
+
+    @property
+    def gradient_weight(self) -> float:
+        """a."""
+        return math.sqrt(1 - self.count_weight**2 / 4)
 
     def sensitivity(self, relation: Relation) -> float:
         return relation.distance * self.clip
@@ -72,6 +110,10 @@ class Recursion:
 
     def sensitivity(self, relation: Relation) -> float:
         return relation.distance * self.clip
+
+
+StepQuery = Gradient | CountedGradient | Difference | Recursion
+"""What one step of a descent may ask for."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.oracle.allowed import allow
 from sordino.oracle.protocol import LinearOracle
-from sordino.oracle.query import Difference, Gradient, Recursion
+from sordino.oracle.query import StepQuery
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.statistics import FoundValues, ValueCounts
 from sordino.privacy.noise import GaussianNoise, Noise
@@ -53,7 +53,7 @@ class UncodedRecords:
     def draw(self, sampling: Sampling, randomness: Randomness) -> Batch:
         raise ValueError(_NO_ROWS)
 
-    def release(self, query: Gradient | Difference | Recursion, noise: Noise, randomness: Randomness) -> Array:
+    def release(self, query: StepQuery, noise: Noise, randomness: Randomness) -> Array:
         raise ValueError(_NO_ROWS)
 
 

@@ -115,7 +115,9 @@ def _numbers(certificate: Certificate, schema: Schema | None) -> list[Row]:
         weights = ", ".join(number(weight) for weight in certificate.problem.loss.weights)
         rows.append(("weights of the classes", weights, _GIVEN))
     if isinstance(certificate.problem, NetworkProblem) and (clip := certificate.plan.get("clip")) is not None:
-        rows.append(("norm of a record's gradient", f"at most {number(clip)}", _GIVEN))
+        adaptive = getattr(certificate.method, "clipping", None) == "adaptive"
+        then = " at first, then about the median of those in a batch, as released" if adaptive else ""
+        rows.append(("norm of a record's gradient", f"at most {number(clip)}{then}", _GIVEN))
     return rows
 
 

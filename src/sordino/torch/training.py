@@ -1,9 +1,11 @@
 r"""`fit`: a model, a loss and a data set to private weights and their certificate.
 
-    result = fit(
-        model, nn.CrossEntropyLoss(reduction="none"), dataset,
-        method=DPAdam(step_size=1e-3, clip=1.0), budget=Budget(3.0, 1e-5), epochs=20, batch_size=512,
-    )
+    result = fit(model, nn.CrossEntropyLoss(reduction="none"), dataset, budget=Budget(3.0, 1e-5))
+
+Clip, steps, their size and the batches follow from the number of records, the number of weights and the budget; `plan`
+tells them beforehand. Or they are given:
+
+    fit(.., method=DPAdam(step_size=1e-3, clip=1.0), budget=Budget(3.0, 1e-5), epochs=20, batch_size=512)
 
 Batches are drawn by the library, because the guarantee rests on how they are drawn: there is no data loader. The noise
 is the least that keeps all steps within the budget. Where the method brings a noise multiplier of its own, the run ends
@@ -33,10 +35,12 @@ from sordino.budget import Budget
 from sordino.certificate import Certificate
 from sordino.checkpoint import Checkpoint, Resume, RunRecorder
 from sordino.ledger.ledger import Reservation
-from sordino.methods import NoisyGradientDescent
-from sordino.methods.protocol import AnyMethod, Batched, Method
+from sordino.methods import DPSGD, Cosine, DescentPlan, NoisyGradientDescent
+from sordino.methods.plan import Batches
+from sordino.methods.protocol import AnyMethod, Batched, Method, planned
 from sordino.oracle.persons import Persons
 from sordino.oracle.protocol import Oracle
+from sordino.oracle.sampling import CyclicPoisson, Poisson
 from sordino.oracle.torch import TorchOracle
 from sordino.oracle.torch.parameters import load_parameters, parameter_count, parameter_vector, places
 from sordino.penalties import Ridge
@@ -44,8 +48,12 @@ from sordino.privacy.accountants import guarantee
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Contribution, NetworkProblem, PersonUnit, refuse_network_sum
 from sordino.sentences import FEWER_STEPS
+from sordino.torch.augmentation import Copies, WithCopies, mean_loss
 from sordino.torch.callbacks import Callback, Moment
 from sordino.train import PrivacyWarning, public_count, train
+
+PLANNED = DPSGD(momentum=0.9, rate=Cosine(), clipping="automatic")
+"""What trains a network where no method is named: see `methods.network_schedule`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,12 +71,13 @@ def fit(
     loss: Any,
     dataset: Any,
     *,
-    method: AnyMethod,
     budget: Budget,
+    method: AnyMethod | None = None,
     epochs: float | None = None,
     steps: int | None = None,
     batch_size: int | None = None,
     weight_decay: float = 0.0,
+    augment: Copies | None = None,
     records: int | None = None,
     person: Any = None,
     records_per_person: int | None = None,
@@ -86,12 +95,16 @@ def fit(
         the records.
     loss : of a batch of outputs and targets, one number per record (`reduction="none"`).
     dataset : a `torch.utils.data.Dataset` with a length, or a pair of arrays or tensors (inputs, targets).
-    method : `DPSGD`, `DPAdam`, `DPRMSProp`, `RecursiveMomentum`, `RandomRoundSGD`, `NoisySGD`, or on all records
-        `NoisyGradientDescent`, with a clip and a step size.
     budget : epsilon, delta and the relation.
-    epochs, steps : how long to train; one of them, unless the method says it. An epoch is n / batch_size steps.
-    batch_size : the expected number of records in a step.
+    method : `None` for `PLANNED`, DP-SGD whose settings follow from public facts; or `DPSGD`, `DPAdam`, `DPRMSProp`,
+        `RecursiveMomentum`, `RandomRoundSGD`, `NoisySGD`, or on all records `NoisyGradientDescent`, with a clip and a
+        step size.
+    epochs, steps : how long to train; one of them, unless the method says it, or plans it. An epoch is n / batch_size
+        steps.
+    batch_size : the expected number of records in a step, likewise.
     weight_decay : strength of the penalty (weight_decay / 2) |w|^2.
+    augment : `Copies(4, Shift(2), Mirror())`: the gradients of a record's copies are averaged, then clipped as one, so
+        that they cost time alone.
     records : with "add_remove", a public stand-in for the number of records.
     person : whose each record is, an identifier for every one: what is protected is then a person with all their
         records, batches draw persons, and whatever counts records counts persons.
@@ -111,10 +124,12 @@ def fit(
     persons = None if unit is None else Persons.of(person, unit, randomness)
     count = len(data[0] if isinstance(data, tuple) else data) if persons is None else len(persons)
     n = public_count(records, count, budget.relation, "record" if persons is None else "person")
-    size, name = max(1, parameter_count(model)), describe(model, loss)
-    problem = NetworkProblem(n, size, name, Ridge(weight_decay), person=unit)
-    method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, n))
-    oracle = TorchOracle(model, loss, data, problem, budget.relation, _units(method, n, unit), persons)
+    problem = _problem(model, loss, n, weight_decay, augment, unit)
+    method, notes = _within(budget, problem, _complete(method, epochs, steps, batch_size, problem, budget))
+    sampling = planned(method, problem, budget).sampling
+    units = _units(sampling, n, unit, 1 if augment is None else augment.count)
+    asked, of = (model, loss) if augment is None else (WithCopies(model, augment), mean_loss(loss))
+    oracle = TorchOracle(asked, of, data, problem, budget.relation, units, persons)
     recorder = RunRecorder(place, [partial(_call, callback, model) for callback in callbacks])
     trained = train(
         problem,
@@ -128,6 +143,30 @@ def fit(
     )
     load_parameters(model, trained.weights)
     return Fitted(model, trained.about(weights_of(model)), trained.reservation)
+
+
+def plan(
+    model: nn.Module,
+    loss: Any,
+    records: int,
+    *,
+    budget: Budget,
+    method: AnyMethod | None = None,
+    epochs: float | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    weight_decay: float = 0.0,
+    augment: Copies | None = None,
+    records_per_person: int | None = None,
+    contribution: Contribution = "mean",
+) -> DescentPlan:
+    """What `fit` would do with so many records, or persons: every number of it, without a data set."""
+    unit = None if records_per_person is None else _unit(True, records_per_person, contribution)
+    problem = _problem(model, loss, records, weight_decay, augment, unit)
+    found: DescentPlan = planned(
+        _within(budget, problem, _complete(method, epochs, steps, batch_size, problem, budget))[0], problem, budget
+    )
+    return found
 
 
 def weights_of(model: nn.Module) -> dict[str, NDArray[Any]]:
@@ -145,6 +184,14 @@ def describe(model: nn.Module, loss: Any) -> str:
     layers = [str(model), [[place.name, list(place.parameter.shape)] for place in places(model)]]
     mark = wire.digest([kind.__module__, kind.__qualname__, layers])[:16]
     return f"{kind.__name__} of {parameter_count(model)} weights (layers {mark}), {_name(loss)}"
+
+
+def _problem(
+    model: nn.Module, loss: Any, n: int, weight_decay: float, augment: Copies | None, unit: PersonUnit | None
+) -> NetworkProblem:
+    size = max(1, parameter_count(model))
+    name = describe(model, loss) if augment is None else f"{describe(model, loss)}, mean of {augment}"
+    return NetworkProblem(n, size, name, Ridge(weight_decay), person=unit)
 
 
 def _name(loss: Any) -> str:
@@ -184,18 +231,30 @@ def _unit(person: Any, records_per_person: int | None, contribution: Contributio
     return None
 
 
-def _units(method: AnyMethod, n: int, unit: PersonUnit | None) -> int:
+def _units(sampling: Batches, n: int, unit: PersonUnit | None, copies: int) -> int:
     """How many a pass should hold: a batch as it is mostly drawn, in a few equal passes where it is large."""
-    expected = (method.batch_size if isinstance(method, Batched) else None) or n
-    exact = isinstance(method, Batched) and method.sampling in ("fixed_size", "in_order")
-    usual = expected if exact else expected + 2 * math.sqrt(expected)
-    rows = 1 if unit is None else unit.most_records or 1
+    expected = sampling.expected_size(n)
+    usual = expected + 2 * math.sqrt(expected) if isinstance(sampling, Poisson | CyclicPoisson) else expected
+    rows = copies if unit is None else copies * (unit.most_records or 1)
     return math.ceil(usual / math.ceil(usual * rows / 1024))
 
 
-def _complete(method: Any, epochs: float | None, steps: int | None, batch_size: int | None, n: int) -> Any:
-    """The method with its batch size and number of steps filled in: fields of whatever dataclass it is."""
+def _complete(
+    method: Any,
+    epochs: float | None,
+    steps: int | None,
+    batch_size: int | None,
+    problem: NetworkProblem,
+    budget: Budget,
+) -> Any:
+    """The method with its batch size and number of steps filled in: fields of whatever dataclass it is.
+
+    Those of a method that plans them are left out, unless a number of epochs is asked for.
+    """
+    method = PLANNED if method is None else method
     _require_sums_alone(method)
+    n = problem.records
+    plans = isinstance(method, DPSGD) and method.clipping == "automatic" and method.draws_alone
     # what does not draw batches takes all records
     drawn = isinstance(method, Batched)
     own_size = method.batch_size if drawn else n
@@ -203,19 +262,25 @@ def _complete(method: Any, epochs: float | None, steps: int | None, batch_size: 
         raise ValueError(f"epochs is {epochs} and steps is {steps}: give one of them.")
     length = steps if epochs is None else epochs
     for name, given, own in (("batch_size", batch_size, own_size), ("epochs or steps", length, method.steps)):
-        if given is None and own is None:
+        if given is None and own is None and not plans:
             raise ValueError(f"{name} is missing: give it to fit, or to {type(method).__name__}.")
         if given is not None and own is not None:
             raise ValueError(f"{name} is given twice, to fit and to {type(method).__name__}: leave one out.")
+    if epochs is not None and not (math.isfinite(epochs) and epochs > 0):
+        raise ValueError(f"epochs is {epochs}: it must be positive.")
     b = own_size if batch_size is None else batch_size
-    if not 1 <= b <= n:
+    if b is None and epochs is not None:
+        b = method.network_batches(problem, budget, epochs).batch_size
+    if b is not None and not 1 <= b <= n:
         raise ValueError(f"batch_size is {b}: it must lie between 1 and the {n} records.")
     if epochs is not None:
-        if not (math.isfinite(epochs) and epochs > 0):
-            raise ValueError(f"epochs is {epochs}: it must be positive.")
         steps = math.ceil(epochs * n / b)
     method = replace(method, steps=method.steps if steps is None else steps)
-    return replace(method, batch_size=b) if drawn else method
+    method = replace(method, batch_size=b) if drawn else method
+    if plans and method.calibration == "given":
+        # how many steps its own noise allows is a question of its own
+        method = replace(method, **method.network_batching(problem, budget)._asdict())
+    return method
 
 
 def _require_sums_alone(method: object) -> None:

@@ -106,6 +106,11 @@ class Clipping:
             for tensor in self._books.values():
                 tensor.index_fill_(0, spoiled, 0)
 
+    def unclipped(self, count: int) -> int:
+        """How many of the first `count` records are within the clip of the only share, as of the last weighing."""
+        (weights,) = self._norms.weights
+        return int((weights[:count] >= 1).sum())
+
     def write(self) -> Iterator[None]:
         """Write the clipped sums, some blocks at a time."""
         for steps in self._writes:
