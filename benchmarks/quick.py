@@ -253,8 +253,13 @@ def accounting() -> Iterator[Row]:
         )
     levels = np.linspace(1.0, 3.0, 1000).tolist()
     schedule = Composed(tuple((PoissonSampled(Gaussian(z), 0.01), 1) for z in levels))
-    guarantee = partial(accountants.guarantee, schedule, 1e-5, Relation.ADD_REMOVE)
+    guarantee = partial(_guaranteed, schedule)
     yield Row("guarantee of 1,000 noise levels", "a transform of 2^20", guarantee, transform, seconds=3.0, rounds=2)
+
+
+def _guaranteed(schedule: Composed) -> float:
+    accountants._guarantee.cache_clear()
+    return accountants.guarantee(schedule, 1e-5, Relation.ADD_REMOVE).epsilon
 
 
 def _calibrated(kind: type, budget: Budget) -> float:
