@@ -24,6 +24,8 @@ import numpy as np
 from _tables import Split, Table
 
 from sordino.privacy.accountants import gdp_epsilon, gdp_mu
+from sordino.tabular import Category, ClassTarget, Number, NumberTarget, Schema
+from sordino.tabular.columns import Column
 
 
 class Peer(Protocol):
@@ -119,6 +121,17 @@ def one_hot_blocks(X: Any) -> list[list[int]]:
         else:
             blocks.append([at])
     return blocks
+
+
+def schema_of(split: Split, blocks: list[list[int]]) -> Schema:
+    """What `columns` gives, as somebody would describe it who knows the table's columns."""
+    known: dict[str, Column] = {
+        f"c{at}": Category(tuple(map(str, range(len(block) + 1)))) if len(block) > 1 else Number(-1.0, 1.0)
+        for at, block in enumerate(blocks)
+    }
+    return Schema(
+        ClassTarget("y", tuple(range(split.classes))) if split.classes else NumberTarget("y", -1.0, 1.0), known
+    )
 
 
 def columns(X: Any, blocks: list[list[int]]) -> Any:

@@ -11,7 +11,7 @@ from _tables import SPEC
 
 DOCS = Path(__file__).parent.parent / "docs"
 PEERS = ("DP-EBM", "AdaSSP", "diffprivlib")
-METHODS = ("descent", "objective perturbation", "output perturbation", "sufficient statistics", "Huber")
+METHODS = ("additive", "descent", "objective perturbation", "output perturbation", "sufficient statistics", "Huber")
 SHORT = {"objective perturbation": "objective", "output perturbation": "output", "sufficient statistics": "statistics"}
 
 

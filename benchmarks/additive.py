@@ -39,7 +39,7 @@ from sordino import (
 from sordino.tabular import Category, ClassTarget, Date, Number
 
 EPSILONS = (0.5, 1.0, 3.0)
-SCHEMAS = Path(__file__).parent / "papers" / "schemas"
+SCHEMAS = Path(__file__).parents[1] / "src" / "sordino" / "papers" / "schemas"
 
 HOURS = """
 [target]

@@ -9,8 +9,9 @@ same for every column, so that columns are compared run by run. Rounds go throug
 and what a round measured on a table is kept at once: a run that is stopped goes on, and the figures say how many runs
 they have. Nothing of a test set reaches a plan, except in the column that says so.
 
-Columns: `trivial` (mean, or class frequencies) and `not private`; `auto`, the estimator as it comes; methods by name
-with their own defaults and no preparation; `grid`, the best of 30 settings of descent in hindsight, chosen on half of
+Columns: `trivial` (mean, or class frequencies) and `not private`; `auto`, the estimator as it comes; `additive`, the
+additive estimator as it comes, told which columns are numbers and which categories; methods by name with their own
+defaults and no preparation; `grid`, the best of 30 settings of descent in hindsight, chosen on half of
 the test splits and reported on the other half; peers at the same guarantee (`_peers.py`).
 """
 
@@ -29,13 +30,19 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from _peers import PEERS
+from _peers import PEERS, OnColumns, columns, one_hot_blocks, schema_of
 from _results import RESULTS, data_directory, deadline, provenance
 from _tables import Split, Table, require_packages, tables
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss, r2_score
 
-from sordino import PrivateHuberRegressor, PrivateLinearRegression, PrivateLogisticRegression
+from sordino import (
+    PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
+    PrivateHuberRegressor,
+    PrivateLinearRegression,
+    PrivateLogisticRegression,
+)
 from sordino.budget import Budget
 from sordino.methods import NoisyGradientDescent, ObjectivePerturbation, OutputPerturbation, SufficientStatistics
 from sordino.methods.protocol import AnyProblem
@@ -77,6 +84,14 @@ def auto(split: Split, epsilon: float, **settings: Any) -> Any:
 def not_private(split: Split, epsilon: float) -> Any:
     model = LogisticRegression(C=10, max_iter=300) if split.classes else Ridge(1e-3)
     return model.fit(split.X, split.y)
+
+
+def additive(split: Split, epsilon: float) -> OnColumns:
+    blocks = one_hot_blocks(split.X)
+    kind = PrivateAdditiveClassifier if split.classes else PrivateAdditiveRegressor
+    model = kind(epsilon, schema=schema_of(split, blocks))
+    y = split.y.astype(int) if split.classes else split.y
+    return OnColumns(model.fit(columns(split.X, blocks), y), blocks)
 
 
 def named(method: Any) -> Fit:
@@ -131,7 +146,17 @@ FOR_NUMBERS = ("sufficient statistics", "Huber", "AdaSSP")
 FOR_CLASSES = ("objective perturbation", "output perturbation")
 """Refused for least squares, or far behind."""
 
-COLUMNS: dict[str, Fit] = {"not private": not_private, "auto": auto, **PEERS, **METHODS, **GRID}
+MOST_COLUMNS_OF_CURVES = 200
+"""An additive model has up to 16 times as many."""
+
+COLUMNS: dict[str, Fit] = {
+    "not private": not_private,
+    "auto": auto,
+    "additive": additive,
+    **PEERS,
+    **METHODS,
+    **GRID,
+}
 
 
 def wanted(column: str, split_of: Table, rounds: int) -> bool:
@@ -141,6 +166,8 @@ def wanted(column: str, split_of: Table, rounds: int) -> bool:
     if (column in FOR_NUMBERS and not numbers) or (column in FOR_CLASSES and numbers):
         return False
     if column in PEERS and not PEERS[column].takes(split_of):  # type: ignore[attr-defined]
+        return False
+    if column == "additive" and (hasattr(split_of.X, "tocsr") or d > MOST_COLUMNS_OF_CURVES):
         return False
     large, huge = size > 5e5, size > 2e7
     if column == "auto":

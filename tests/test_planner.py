@@ -5,7 +5,7 @@ import math
 import pytest
 
 from sordino.budget import Budget, Relation
-from sordino.losses import Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, Softmax
+from sordino.losses import Absolute, EpsilonInsensitive, Hinge, Huber, Logistic, Pinball, Softmax, Squared
 from sordino.methods import DPSGD, NoisyGradientDescent, NoisySGD, OutputPerturbation
 from sordino.methods.output_perturbation import predicted_output_excess
 from sordino.methods.schedule import expected_radius
@@ -126,3 +126,14 @@ def test_auto_is_planned_once(monkeypatch):
     problem, budget = Problem(3217, 9, Logistic()), Budget(1.0, 1e-6)
     planned(prepared_method("auto", "auto", problem, budget), problem, budget)
     assert len(counted) == 1
+
+
+@pytest.mark.parametrize(("records", "features"), [(1494, 146), (2197, 313)])
+def test_a_descent_that_is_kept_short_is_not_thought_worse_of(records, features):
+    """Few numbers: by the picture alone a shorter descent would lose to noise on the output, which is far worse."""
+    problem, budget = Problem(records, features, Squared(1.0, 0.25)), Budget(0.1, 1 / records**2)
+    descent = NoisyGradientDescent().plan(problem, budget)
+    longer = NoisyGradientDescent(radius=expected_radius(problem)).plan(problem, budget)
+    reach = [plan.steps * plan.step_size / (1 - getattr(plan.update, "decay", 0.0)) for plan in (descent, longer)]
+    assert reach[0] < reach[1]
+    assert isinstance(choose(problem, budget), NoisyGradientDescent)

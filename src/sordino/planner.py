@@ -32,11 +32,14 @@ from sordino.methods.output_perturbation import predicted_output_excess
 from sordino.methods.protocol import AnyMethod, PlanT, planned
 from sordino.methods.proximal import anchored, smoothing_cost
 from sordino.methods.schedule import (
+    LONGEST,
     MOST_EPSILON,
     Descent,
     added_convexity,
     balanced_batch,
+    balanced_descent,
     expected_radius,
+    most_deviation,
     predicted_excess,
 )
 from sordino.methods.updates import Momentum
@@ -184,8 +187,12 @@ def _descent(problem: Problem, budget: Budget, made: Callable[[], DescentPlan], 
     plan, mu_G = made(), gdp_mu(budget.epsilon, budget.delta)
     # with momentum a step is 1/(1 - m) times as long in the end, and every one of them is paid for
     eta = plan.step_size / (1 - plan.update.decay if isinstance(plan.update, Momentum) else 1)
-    excess = predicted_excess(problem, budget.relation, mu_G, plan.steps, eta, R0, plan.clip)
-    return Prediction(excess, plan.steps)
+    descent = Descent(plan.steps, eta, plan.clip)
+    if plan.amplification is None and math.isfinite(most_deviation(problem, budget)):
+        # what was measured to be better than the picture's best is at least as good
+        descent = balanced_descent(problem, budget, radius=R0, paid="every step", longest=LONGEST)
+    T, eta, C = descent
+    return Prediction(predicted_excess(problem, budget.relation, mu_G, T, eta, R0, C), plan.steps)
 
 
 def _objective(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from scipy.integrate import quad
 
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball
-from sordino.losses import Huber, Logistic, Softmax
+from sordino.losses import Huber, HuberisedHinge, Logistic, Softmax, Squared, Weighted
 from sordino.methods import NoisyGradientDescent, NoisySGD
 from sordino.methods.schedule import (
     FEWEST_STEPS,
@@ -19,13 +20,15 @@ from sordino.methods.schedule import (
     balanced_descent,
     clip_cost,
     expected_radius,
+    gaussian_allowance,
     heavy_ball,
+    most_deviation,
     predicted_excess,
 )
 from sordino.methods.updates import Momentum, Plain
 from sordino.penalties import Ridge
 from sordino.privacy.accountants.objective import largest_shift
-from sordino.problem import Problem
+from sordino.problem import PersonUnit, Problem
 
 R1 = Relation.REPLACE_ONE
 SURVEY = Problem(records=32561, features=124, loss=Logistic())
@@ -111,6 +114,62 @@ def test_below_one_half_only_what_can_be_told_apart_is_clipped():
         assert descent(DIGITS, epsilon).clip >= DIGITS.constants.L / 2
     assert descent(Problem(500, 501, Softmax(3)), 1.0).clip >= math.sqrt(2) / 2
     assert descent(TEXTS, 1.0, clip=0.7).clip == 0.7
+
+
+def deviation(problem, epsilon, descent):
+    """p of a descent that pays for every step: what T steps of noise move a score by."""
+    budget = asked(problem, epsilon)
+    T, eta, C, *_ = descent
+    sigma = budget.relation.distance * C / problem.records * math.sqrt(T) / gaussian_allowance(problem.dim, budget)
+    return problem.row_norm * eta * sigma * math.sqrt(T)
+
+
+FEW_NUMBERS = Problem(750, 59, Squared(1.0, 0.25))
+NUMBERS = Problem(20_000, 30, Squared(1.0, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("problem", "epsilon", "most"),
+    [
+        pytest.param(FEW_NUMBERS, 0.1, 0.15, id="few numbers"),
+        pytest.param(replace(FEW_NUMBERS, row_norm=3.0), 0.1, 0.15, id="few numbers, long rows"),
+        pytest.param(FEW_NUMBERS, 3.0, 0.22, id="few numbers, much to spend"),
+        pytest.param(NUMBERS, 1.0, 0.22, id="numbers"),
+        pytest.param(replace(NUMBERS, loss=Huber(5.0, 20.0)), 1.0, 4.4, id="numbers in their own unit"),
+        pytest.param(replace(NUMBERS, loss=Huber()), 1.0, math.inf, id="numbers without a bound"),
+        pytest.param(SURVEY, 0.1, math.inf, id="survey"),
+        pytest.param(Problem(1347, 65, Softmax(10)), 0.1, 0.45, id="many classes"),
+        pytest.param(Problem(1347, 65, Weighted(Softmax(3), (0.2, 1.0, 0.5))), 0.1, 0.45, id="weighted classes"),
+        pytest.param(DIGITS, 1.0, math.inf, id="many classes, many records"),
+        pytest.param(Problem(750, 59, HuberisedHinge()), 0.1, math.inf, id="another loss"),
+    ],
+)
+def test_noise_moves_a_score_by_no_more_than_measured(problem, epsilon, most):
+    budget = asked(problem, epsilon)
+    assert most_deviation(problem, budget) == pytest.approx(most)
+    planned = balanced_descent(problem, budget, paid="every step", longest=10**5)
+    T, eta, C, m = heavy_ball(problem, budget)
+    for descent in (planned, (T, eta / (1 - m), C)):
+        assert deviation(problem, epsilon, descent) <= most * (1 + 1e-9)
+
+
+def test_the_bound_on_a_score_binds():
+    """Without it descents on numbers would be longer."""
+    for problem, epsilon, bound in ((FEW_NUMBERS, 0.1, 0.15), (NUMBERS, 1.0, 0.22)):
+        planned = balanced_descent(problem, asked(problem, epsilon), paid="every step")
+        assert deviation(problem, epsilon, planned) == pytest.approx(bound)
+
+
+def test_somebody_who_knows_better_is_not_held_back():
+    """A guess of |w*| speaks for itself, and so does a step size."""
+    budget = asked(FEW_NUMBERS, 0.5)
+    guessed = balanced_descent(FEW_NUMBERS, budget, paid="every step", radius=3.0)
+    assert deviation(FEW_NUMBERS, 0.5, guessed) > 0.23
+    longer = balanced_descent(FEW_NUMBERS, budget, step_size=1.5, paid="every step")
+    assert deviation(FEW_NUMBERS, 0.5, longer) > 0.23
+    # a person's clipped sum was not measured
+    summed = replace(FEW_NUMBERS, person=PersonUnit(contribution="sum", typical_records=4))
+    assert most_deviation(summed, budget) == math.inf
 
 
 def test_limits_and_given_numbers():

@@ -13,7 +13,16 @@ tau more and smaller steps change neither term by much, so tau is chosen first, 
 
 Clipping below the Lipschitz constant saves noise in proportion and bends the loss (`clip_cost`), which matters the less
 the shorter the descent. Below half of it records are clipped that are classified correctly by a little; that has paid
-off where there are more features than records (texts), and not on surveys or on digits.
+off where there are more features than records (texts) and classes of equal size, and not on surveys or on digits. Where
+one class is rare its records alone are clipped, and texts then lose to their class frequencies (docs/utility.md).
+
+How far the noise of all steps moves the score of a row of full norm, if nothing pulls it back,
+
+    p = R eta sigma sqrt T
+
+is about 1 in this picture for classes and .3 of the target's bound for numbers, whatever n and d are. The picture
+overrates long descents for targets that fill little of their range and for many classes of few records each:
+`most_deviation` bounds p there.
 
 R0 guesses |w*|. It is a guess for accuracy's sake: a wrong one costs accuracy, never privacy.
 """
@@ -28,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Budget, Relation
-from sordino.losses import Logistic, Softmax
+from sordino.losses import Huber, Logistic, Softmax, Squared, unweighted
 from sordino.methods.protocol import AnyProblem
 from sordino.privacy.accountants.objective import largest_shift
 from sordino.privacy.calibrate import calibrate
@@ -56,6 +65,14 @@ CLIPS = (1.0, 0.75, 0.6, 0.5)
 
 SMALL_CLIPS = (0.35, 0.25, 0.18, 0.125, 0.09)
 """Further ones for records that can all be told apart. Elsewhere the unsure ones that they clip are missed."""
+
+FEW, FEW_OF_MANY_CLASSES = 20.0, 10.0
+"""n mu/sqrt(d) below which records are few for their budget: the mean of their rows is known to a tenth, or a fifth, of
+the bound on their norm at best."""
+
+OF_NUMBERS, OF_FEW_NUMBERS, OF_FEW_OF_MANY_CLASSES = 0.22, 0.15, 0.45
+"""The most p; for numbers in units of the target's bound. Chosen on public tables where each was judged by what the
+others chose (`benchmarks/lengths.py`); for two classes bounds win nothing, and of many there are two small tables."""
 
 MOST_EPSILON = 20.0
 """Predictions take no more than this, and objective perturbation buys no more: beyond it the lattice on which noise
@@ -220,6 +237,17 @@ def added_convexity(problem: Problem, budget: Budget, R0: float) -> tuple[float,
     return best, excess(best)
 
 
+def most_deviation(problem: Problem, budget: Budget) -> float:
+    """The most p of a descent that pays for every step; infinite where nothing is known."""
+    if problem.summed:
+        return math.inf
+    x = problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(problem.features)
+    loss = unweighted(problem.loss)
+    if isinstance(loss, Squared | Huber):
+        return (OF_FEW_NUMBERS if x < FEW else OF_NUMBERS) * loss.target_bound
+    return OF_FEW_OF_MANY_CLASSES if isinstance(loss, Softmax) and x < FEW_OF_MANY_CLASSES else math.inf
+
+
 class Descent(NamedTuple):
     steps: int
     step_size: float
@@ -236,7 +264,10 @@ def balanced_descent(
     paid: Paid = "last iterate",
     longest: int = MOST_STEPS,
 ) -> Descent:
-    """T, eta and C of the least predicted excess, in at most `longest` steps; a number that is given stays as it is."""
+    """T, eta and C of the least predicted excess, in at most `longest` steps; a number that is given stays as it is.
+
+    Where every step is paid for and nobody guesses |w*|, within the bound on p.
+    """
     L, beta, _ = problem.constants
     R0 = expected_radius(problem, radius)
     mu_G = gaussian_allowance(problem.dim, budget)
@@ -254,6 +285,12 @@ def balanced_descent(
     if step_size is not None:
         return Descent(T, step_size, C)
     tau = T * eta
+    if paid == "every step" and radius is None:
+        # p = R tau Delta/(n mu_G): sigma = Delta/n sqrt T/mu_G
+        longest_tau = most_deviation(problem, budget) * problem.records * mu_G
+        longest_tau /= problem.row_norm * budget.relation.distance * C
+        if longest_tau < tau:
+            tau, T = longest_tau, math.ceil(longest_tau / eta)
     T = steps or min(max(T, FEWEST_STEPS), longest)
     return Descent(T, min(tau / T, LONGEST_STRIDE / beta), C)
 
