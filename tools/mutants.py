@@ -136,6 +136,13 @@ ROWS: list[Row] = [
         "tests/privacy/test_correlation.py",
     ),
     (
+        "correlated noise: the memory is rounded faster than it forgets",
+        "privacy/correlation.py",
+        "if self.decay > SLOWEST_DECAY:",
+        "if False:",
+        "tests/privacy/test_correlation.py -k refused",
+    ),
+    (
         "correlated noise: stated larger than it is",
         "privacy/correlated_noise.py",
         "return self.std / (self.sensitivity + self.lattice) * _DOWN",
@@ -595,8 +602,15 @@ ROWS: list[Row] = [
     (
         "ledger: a forged book passes a check",
         "ledger/ledger.py",
-        "self._kept.require_same(kept.lines != book.lines or kept == book)",
+        "self._kept.require_same(all(one == book for one in believed if one.lines == book.lines))",
         "pass",
+        "tests/ledger/test_overview.py -k forged",
+    ),
+    (
+        "ledger: a book that somebody else signed is believed",
+        "ledger/kept_heads.py",
+        "if not signed:",
+        "if False:",
         "tests/ledger/test_overview.py -k forged",
     ),
     (

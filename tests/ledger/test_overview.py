@@ -12,10 +12,13 @@ from datetime import UTC, datetime
 import pytest
 
 from sordino.budget import Budget, Relation
-from sordino.ledger.book import References, State
+from sordino.identity import Identity
+from sordino.ledger.book import References, Role, State
 from sordino.ledger.kept_heads import KeptHead
 from sordino.ledger.ledger import Ledger
+from sordino.privacy.charges import BudgetExceeded
 from sordino.privacy.events import GaussianDP
+from sordino.privacy.gaussian_profile import gdp_mu
 
 CAP = Budget(2.0, 1e-6)
 REPLACE = Relation.REPLACE_ONE
@@ -140,21 +143,46 @@ def test_showing_reads_no_reference_of_a_kept_book(ledger, monkeypatch):
     assert read
 
 
-@pytest.mark.parametrize(
-    ("name", "forged"), [("counted", []), ("made", 0), ("references", "nonsense"), ("references", '{"texts":[]}')]
-)
-def test_a_forged_book_is_found_out_by_a_check(ledger, name, forged):
+def forge(kept, name, forged):
     """With a good digest: whoever can write into the folder of heads can make one."""
-    kept = KeptHead(ledger.address)
-    kept.keep(ledger._book())
     first, _, text = kept._file("book").read_bytes().partition(b"\n")
     plain, made_by = json.loads(text), json.loads(first)
     plain["tallies"]["survey"][name] = forged
     altered = json.dumps(plain).encode()
     made_by["book"]["digest"] = hashlib.sha256(altered).hexdigest()
-    assert Ledger(ledger.address).check().reservations == 1
     kept._file("book").write_bytes(json.dumps(made_by).encode() + b"\n" + altered)
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(
+    ("name", "forged"), [("counted", []), ("made", 0), ("references", "nonsense"), ("references", '{"texts":[]}')]
+)
+def test_a_forged_book_is_found_out_by_a_check(ledger, name, forged, before):
+    """Also by whoever has read the lines `before`, and where further ones follow."""
+    kept = KeptHead(ledger.address)
+    kept.keep(ledger._book())
+    checking = Ledger(ledger.address)
+    assert not before or checking.check().reservations == 1
+    forge(kept, name, forged)
+    ledger.reserve("survey", GaussianDP(0.2), REPLACE)
     with pytest.raises(ValueError, match="was altered"):
-        Ledger(ledger.address).check()
+        checking.check()
     kept._file("book").unlink()
-    assert Ledger(ledger.address).check().reservations == 1
+    assert Ledger(ledger.address).check().reservations == 2
+
+
+def test_nobody_who_signs_reserves_by_a_forged_book(address, tmp_path):
+    ada, eve = (Identity.create(tmp_path / name, name) for name in ("Ada", "Eve"))
+    Ledger(address, ada).admit(ada.face, Role.OFFICER, Role.ANALYST)
+    Ledger(address, ada).open("survey", CAP)
+    event = GaussianDP(0.9 * gdp_mu(CAP.epsilon, CAP.delta))
+    with Ledger(address, ada).reserve("survey", event, REPLACE):
+        pass
+    for identity in (None, eve, ada):
+        kept = KeptHead(Ledger(address).address, identity)
+        kept.keep(Ledger(address, ada)._book())
+        assert KeptHead(kept.address, ada).book() == (None if identity is not ada else kept.book())
+        forge(kept, "counted", [])
+        assert Ledger(address).statement("survey").spent == 0
+        with pytest.raises(BudgetExceeded):
+            Ledger(address, ada).reserve("survey", event, REPLACE)

@@ -195,6 +195,7 @@ REFUSED = {
     "too many bands": (lambda: BandedToeplitz((0.5,) * 128), "at most 128"),
     "scale above decay": (lambda: BufferedToeplitz(0.9, 0.5), "0 < scale < decay < 1"),
     "no scale": (lambda: BufferedToeplitz(0.0, 0.5), "0 < scale < decay < 1"),
+    "rounded faster than forgotten": (lambda: BufferedToeplitz(0.1, 1 - 1e-9), "faster than it forgets"),
     "decay of one": (lambda: BufferedToeplitz(0.5, 1.0), "0 < scale < decay < 1"),
     "bands beyond a participation": (lambda: BandedToeplitz((0.5, 0.5, 0.5)).sensitivity(10, 3), "take at most 3"),
     "no steps": (lambda: BandedToeplitz().sensitivity(0, 1), "correlated noise is for"),

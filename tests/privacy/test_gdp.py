@@ -158,3 +158,27 @@ def test_and_so_is_its_difference_where_it_would_cancel(u, share):
     with mp.workdps(80):
         true = mills(mp.mpf(u)) - mills(mp.mpf(u) + mp.mpf(mu))
         assert float(abs(_mills_gap(u, mu) / true - 1)) < 1e-14
+
+
+@pytest.mark.parametrize("mu", [1e-310, 1e-160, 1e-12, 1e8, 1e149, 1e151, 1e200, 1e308])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-300, 1.0, 1e300])
+def test_numbers_out_of_range_are_rounded_to_the_safe_side(epsilon: float, mu: float) -> None:
+    """Whoever verifies a stranger's numbers neither waits for ever nor is told too little."""
+    delta = gdp_delta(epsilon, mu)
+    assert 0 <= delta <= 1
+    # exp(-u^2/2) bounds the profile where u > 0, and it is more than a half where u < 0 but for e^epsilon Phi(-v)
+    u = epsilon / mu - mu / 2
+    assert delta < 1e-300 if u > 50 else delta > 0.5 if u < -5 else True
+    for given in (1e-300, 1e-5, 0.5):
+        found = gdp_epsilon(mu, given)
+        assert found == math.inf or gdp_delta(found, mu) <= given
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.999])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-300, 700.0, 1e5, 1e300, 1e308])
+def test_the_least_noise_for_numbers_out_of_range(epsilon: float, delta: float) -> None:
+    mu = gdp_mu(epsilon, delta)
+    assert 0 < mu < math.inf
+    assert gdp_delta(epsilon, mu) <= delta
+    # and not far below: twice as much would not do
+    assert epsilon > 1e150 or gdp_delta(epsilon, 2 * mu) > delta

@@ -5,7 +5,8 @@
     ..                              <digest of the ledger's address>.page       what was last shown of it
 
 Every user has their own, and knows a ledger by its address. Whoever can change both can still take lines away
-unnoticed: for that, keep what `sordino ledger head` prints where they cannot write.
+unnoticed: for that, keep what `sordino ledger head` prints where they cannot write. What the lines came to is signed
+where the user signs entries, and believed on that signature alone: it is then no easier to forge than an entry.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ import warnings
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sordino import outputs, wire
 from sordino.ledger.book import Book, from_plain, to_plain
+
+if TYPE_CHECKING:
+    from sordino.identity import Identity
 
 _HEAD = outputs.Kind("a ledger's head", rb'\{"ledger": ', secret=True)
 _BOOK = outputs.Kind("what a ledger came to", rb'\{"book": ', secret=True)
 _PAGE = outputs.Kind("what was shown of a ledger", rb'\{"page": ', secret=True)
 _LARGEST = 1 << 16
+_PURPOSE = "kept of a ledger"
 
 
 _UNUSABLE = (OSError, RuntimeError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
@@ -40,9 +45,10 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class KeptHead:
-    """The head of the ledger at `address`."""
+    """The head of the ledger at `address`, for whoever signs as `identity`."""
 
     address: str
+    identity: Identity | None = None
 
     def mark(self) -> Mark | None:
         try:
@@ -92,7 +98,7 @@ class KeptHead:
             )
 
     def keep(self, book: Book) -> None:
-        self._write("book", _with_digest("book", to_plain(book)), _BOOK)
+        self._write("book", self._with_digest("book", to_plain(book)), _BOOK)
 
     def page(self, kinds: dict[str, type]) -> Any:
         """What `keep_page` was given; None where nothing is kept that can be used."""
@@ -102,13 +108,30 @@ class KeptHead:
             return None
 
     def keep_page(self, page: Any) -> None:
-        self._write("page", _with_digest("page", wire.to_plain(page)), _PAGE)
+        self._write("page", self._with_digest("page", wire.to_plain(page)), _PAGE)
 
     def _kept(self, ending: str) -> Any:
         first, _, text = self._file(ending).read_bytes().partition(b"\n")
-        if json.loads(first)[ending] != _made_by(text):
+        stated, made_by = json.loads(first)[ending], _made_by(text)
+        signature = stated.pop("signature", "")
+        if stated != made_by:
             raise ValueError("another version's, or damaged")
+        if self.identity is not None:
+            signed = self.identity.face.signed(_PURPOSE, self._signed(ending, made_by), signature)
+            if not signed:
+                raise ValueError("somebody else's")
         return json.loads(text)
+
+    def _with_digest(self, ending: str, plain: Any) -> str:
+        """A line that says which version wrote the next one, its digest, and who vouches for it."""
+        text = json.dumps(plain, allow_nan=False)
+        made_by = _made_by(text.encode())
+        if self.identity is not None:
+            made_by["signature"] = self.identity.sign(_PURPOSE, self._signed(ending, made_by))
+        return json.dumps({ending: made_by}, allow_nan=False) + "\n" + text
+
+    def _signed(self, ending: str, made_by: dict[str, str]) -> bytes:
+        return wire.digest({"ledger": self.address, "kept": ending, **made_by}).encode()
 
     def _write(self, ending: str, text: str, kind: outputs.Kind) -> None:
         try:
@@ -127,12 +150,6 @@ class KeptHead:
     def _file(self, ending: str) -> Path:
         state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
         return Path(state) / "sordino" / "ledgers" / f"{wire.digest(self.address)[:32]}.{ending}"
-
-
-def _with_digest(name: str, plain: Any) -> str:
-    """A line that says which version wrote the next one, and its digest."""
-    text = json.dumps(plain, allow_nan=False)
-    return json.dumps({name: _made_by(text.encode())}, allow_nan=False) + "\n" + text
 
 
 def _made_by(text: bytes) -> dict[str, str]:

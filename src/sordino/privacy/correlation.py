@@ -34,6 +34,9 @@ MOST_STEPS, MOST_PARTICIPATIONS = 10**6, 10**5
 
 MOST_BANDS = 128
 
+SLOWEST_DECAY = 1 - 2.0**-17
+"""Of a buffer: rounding of less than 2^-52 of 2^34 steps, added up 2^17 times, is less than half a step."""
+
 _UP = 1 + 2.0**-40
 """Outweighs the rounding of a sum of positive terms."""
 
@@ -109,7 +112,9 @@ class BufferedToeplitz:
     """c_j = scale decay^(j-1) for j >= 1, with 0 < scale < decay < 1: one vector of memory.
 
     The inverse is as simple:  r_j = -scale (decay - scale)^(j-1)  (buffered linear Toeplitz; McMahan, Xu and Zhang
-    2024).
+    2024). The memory is a sum in doubles, whose rounding dies out as the decay does: a decay next to 1 is refused, so
+    that it stays below half a step of the lattice (`privacy.correlated_noise`). No run of at most `MOST_STEPS` steps
+    gains by one.
     """
 
     scale: float
@@ -119,6 +124,11 @@ class BufferedToeplitz:
         if not 0 < self.scale < self.decay < 1:
             raise ValueError(
                 f"scale is {self.scale} and decay is {self.decay}: a buffered correlation needs 0 < scale < decay < 1."
+            )
+        if self.decay > SLOWEST_DECAY:
+            raise ValueError(
+                f"decay is {self.decay}, and at most {SLOWEST_DECAY} is supported: the memory of the noise would be "
+                "rounded faster than it forgets."
             )
 
     def sensitivity(self, steps: int, apart: int) -> float:

@@ -19,7 +19,7 @@ from scipy.signal import lfilter
 from scipy.special import expit, logit
 
 from sordino.arrays import Array
-from sordino.privacy.correlation import BandedToeplitz, BufferedToeplitz, Correlation
+from sordino.privacy.correlation import SLOWEST_DECAY, BandedToeplitz, BufferedToeplitz, Correlation
 
 _LONGEST = 2048
 """Coefficients are fitted to so many steps at most; they are nearly as good for longer runs."""
@@ -47,7 +47,7 @@ def best_in_order(steps: int, apart: int) -> Correlation:
     def error(x: Array) -> float:
         decay = float(expit(x[0]))
         scale = decay * float(expit(x[1]))
-        if not 0 < scale < decay < 1:
+        if not 0 < scale < decay <= SLOWEST_DECAY:
             return math.inf
         tried = BufferedToeplitz(scale, decay)
         return math.log(tried.sensitivity(steps, apart)) + 0.5 * math.log(_buffered_error(scale, decay, steps))

@@ -34,6 +34,10 @@ _HALVES = 2.0**27 + 1
 """Times this, a number falls into two halves whose products are exact (Dekker 1971)."""
 _FAR = 36.0
 """From here on erfc is soon too small for a number."""
+_OUT_OF_RANGE = 1e150
+"""The square of more is no number."""
+_TINY = 1e-290
+"""Products with less have fewer digits."""
 
 
 def gdp_delta(epsilon: float, mu: float) -> float:
@@ -53,7 +57,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     check_delta(delta)
     if mu == 0 or gdp_delta(0.0, mu) <= delta:
         return 0.0
-    if delta == 0:
+    if delta == 0 or mu > _OUT_OF_RANGE:
         return math.inf
     target = math.log(delta)
     # Chernoff: H <= exp(-u^2 / 2) for u >= 0, so this end is on the private side.
@@ -81,6 +85,8 @@ def gdp_mu(epsilon: float, delta: float) -> float:
         raise ValueError(f"epsilon is {epsilon}: it must be finite and not negative.")
     if delta == 0:
         return 0.0
+    # more epsilon allows no less
+    epsilon = min(epsilon, _OUT_OF_RANGE)
     target = math.log(delta)
     # H <= exp(-u^2 / 2) for u >= 0 and H <= mu / sqrt(2 pi), while u = -40 leaves no privacy at all.
     low, high = max(_mu_at(epsilon, math.sqrt(-2 * target)), delta * math.sqrt(2 * math.pi)), _mu_at(epsilon, -40.0)
@@ -109,7 +115,13 @@ def _log_profile(epsilon: float, mu: float) -> float:
     """log H(epsilon, mu) for epsilon >= 0, rounded up."""
     if mu == 0:
         return -math.inf
+    if mu < _TINY:
+        # H <= mu / sqrt(2 pi)
+        return math.log(mu) - _LOG_SQRT_TWO_PI + 2e-13
     u, v = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    if v > _OUT_OF_RANGE:
+        # H <= exp(-u^2 / 2) for u >= 0, and is never more than 1
+        return -math.inf if u > _OUT_OF_RANGE / 2 else 0.0
     # u enters as exp(-u^2 / 2): its rounding error counts u^2 times.
     rounding = 2e-13 + 5e-16 * v * v
     if u < -5:
