@@ -43,6 +43,8 @@ WORKERS, WORKERS_LEFT_OUT = (1, 2, 4, 8), 16
 OWNERS, OWNERS_LEFT_OUT = (3, 5, 10, 20), 40
 OWNERS_DIM = 2_000
 
+Row = dict[str, float]
+
 
 def linear() -> dict[str, Any]:
     found: dict[str, Any] = {}
@@ -57,13 +59,13 @@ def linear() -> dict[str, Any]:
     return found
 
 
-def _in_a_process(sizes: dict[str, int]) -> dict[str, float]:
+def _in_a_process(sizes: dict[str, int]) -> Row:
     command = [sys.executable, __file__, "--point", json.dumps(sizes)]
     run = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **ONE_THREAD})
     return json.loads(run.stdout)  # type: ignore[no-any-return]
 
 
-def point(records: int, columns: int, classes: int, steps: int) -> dict[str, float]:
+def point(records: int, columns: int, classes: int, steps: int) -> Row:
     """Seconds of a fit, and megabytes that it adds to the records."""
     import warnings
 
@@ -109,7 +111,7 @@ def workers() -> dict[str, Any]:
     from sordino.problem import Problem
 
     rng = np.random.default_rng(0)
-    rows: list[dict[str, float]] = []
+    rows: list[Row] = []
     for count in (*WORKERS, WORKERS_LEFT_OUT):
         with connected("local", count, threads=1) as cluster:
             for n, d in ((20_000, 50), (200_000, 50), (200_000, 200)):
@@ -126,7 +128,7 @@ def workers() -> dict[str, Any]:
                 rows.append({"workers": count, "records": n, "columns": d, "seconds": statistics.median(times[2:])})
     fitted = [row for row in rows if row["workers"] != WORKERS_LEFT_OUT]
 
-    def terms(row: dict[str, float]) -> list[float]:
+    def terms(row: Row) -> list[float]:
         at_once = min(row["workers"], os.cpu_count() or 1)
         return [1.0, row["workers"], row["records"] * row["columns"] / at_once]
 
@@ -139,7 +141,6 @@ def workers() -> dict[str, Any]:
     }
 
 
-Row = dict[str, float]
 TERMS: dict[str, tuple[Callable[[Row], list[float]], Callable[[Row], list[float]]]] = {
     "distributed": (
         lambda row: [row["owners"], row["owners"] ** 2, row["owners"] ** 2 * row["dim"]],
@@ -150,7 +151,7 @@ TERMS: dict[str, tuple[Callable[[Row], list[float]], Callable[[Row], list[float]
         lambda row: [row["owners"], row["dim"], row["owners"] * row["dim"]],
     ),
 }
-"""What seconds and bytes are sums of. With distributed noise everybody deals to everybody; with a committee to three."""
+"""What seconds and bytes are sums of. Distributed noise: everybody deals to everybody; a committee: to its three."""
 
 
 def owners() -> dict[str, Any]:
@@ -160,7 +161,7 @@ def owners() -> dict[str, Any]:
     """
     from federation import run
 
-    rows: list[dict[str, float]] = []
+    rows: list[Row] = []
     for count in (*OWNERS, OWNERS_LEFT_OUT):
         for mode in TERMS:
             rows += [dict(row) for row in run(count, mode, [(100, 3), (OWNERS_DIM, 3)])]
@@ -181,7 +182,7 @@ def owners() -> dict[str, Any]:
     return found
 
 
-def _fit(rows: list[dict[str, float]], terms: Any, of: str = "seconds") -> list[float]:
+def _fit(rows: list[Row], terms: Any, of: str = "seconds") -> list[float]:
     """Not negative, by least squares of relative errors."""
     from scipy.optimize import nnls
 
@@ -189,9 +190,7 @@ def _fit(rows: list[dict[str, float]], terms: Any, of: str = "seconds") -> list[
     return nnls(np.array([terms(row) for row in rows]) / values[:, None], np.ones(len(rows)))[0].tolist()  # type: ignore[no-any-return]
 
 
-def _judged(
-    rows: list[dict[str, float]], constants: list[float], terms: Any, of: str = "seconds"
-) -> list[dict[str, float]]:
+def _judged(rows: list[Row], constants: list[float], terms: Any, of: str = "seconds") -> list[Row]:
     return [
         {"measured": row[of], "predicted": predicted, "predicted / measured": predicted / row[of]}
         for row in rows
@@ -240,10 +239,10 @@ def main() -> None:
         for of in ("time", "memory"):
             exponent = sweep[f"exponent of {of}"]
             lines.append((f"{of} in {what}", "flat" if exponent is None else f"{exponent:.2f}", "<= 1"))
-    for judged in kept.get("workers", {}).get("left out", ()):
-        lines.append(
-            (f"{WORKERS_LEFT_OUT} workers, predicted / measured", f"{judged['predicted / measured']:.2f}", "1")
-        )
+    lines += [
+        (f"{WORKERS_LEFT_OUT} workers, predicted / measured", f"{judged['predicted / measured']:.2f}", "1")
+        for judged in kept.get("workers", {}).get("left out", ())
+    ]
     for mode in TERMS:
         for of in ("seconds", "bytes"):
             for judged in kept.get("owners", {}).get(mode, {}).get(f"left out, {of}", ()):
