@@ -12,14 +12,10 @@ picture without an edge.
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.features.pictures import PictureMap
-from sordino.oracle.kernels.native import exact
 
 SOFTENING = 0.05
 """What a cell's length is measured against: fainter cells than this stay faint."""
@@ -48,66 +44,9 @@ class HOG(PictureMap):
         return self.orientations * sum(count * count for count in self.cells)
 
     def _mapped(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+        # imported here because the compiler takes a while to load
+        from sordino.features.kernels import histograms
+
         out = np.zeros((len(pictures), self._columns()), dtype=np.float32)
-        _histograms(pictures, np.array(self.cells, dtype=np.int64), self.orientations, SOFTENING, out)
+        histograms(pictures, np.array(self.cells, dtype=np.int64), self.orientations, SOFTENING, out)
         return out
-
-
-@exact
-def _histograms(X: NDArray[Any], cells: NDArray[np.int64], bins: int, softening: float, out: NDArray[Any]) -> None:
-    """`X` is pictures x height x width x channels; `out` holds zeros."""
-    count, height, width, channels = X.shape
-    turn = 2 * math.pi
-    for i in range(count):
-        row = out[i]
-        for r in range(height):
-            up, down = max(r - 1, 0), min(r + 1, height - 1)
-            for c in range(width):
-                left, right = max(c - 1, 0), min(c + 1, width - 1)
-                length, dy, dx = 0.0, 0.0, 0.0
-                for k in range(channels):
-                    y = float(X[i, down, c, k]) - float(X[i, up, c, k])
-                    x = float(X[i, r, right, k]) - float(X[i, r, left, k])
-                    if y * y + x * x > length:
-                        length, dy, dx = y * y + x * x, y, x
-                if length == 0.0:
-                    continue
-                length = math.sqrt(length)
-                angle = math.atan2(dy, dx) / turn * bins
-                if angle < 0.0:
-                    angle += bins
-                low = int(angle)
-                share = angle - low
-                first, second = low % bins, (low + 1) % bins
-                start = 0
-                for g in range(cells.size):
-                    side = cells[g]
-                    place = start + ((r * side // height) * side + c * side // width) * bins
-                    row[place + first] += (1.0 - share) * length
-                    row[place + second] += share * length
-                    start += side * side * bins
-        start = 0
-        total = 0.0
-        for g in range(cells.size):
-            side = cells[g]
-            area = height * width / (side * side)
-            for cell in range(side * side):
-                place = start + cell * bins
-                square = 0.0
-                for b in range(bins):
-                    row[place + b] /= area
-                    square += row[place + b] * row[place + b]
-                scale = math.sqrt(square) + softening
-                for b in range(bins):
-                    row[place + b] = math.sqrt(row[place + b] / scale)
-                    total += row[place + b]
-            start += side * side * bins
-        mean = total / row.size
-        square = 0.0
-        for j in range(row.size):
-            row[j] -= mean
-            square += row[j] * row[j]
-        if square > 0.0:
-            scale = 1.0 / math.sqrt(square)
-            for j in range(row.size):
-                row[j] *= scale

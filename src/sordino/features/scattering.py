@@ -18,14 +18,13 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.fft
 from numpy.typing import NDArray
 
 from sordino.features.pictures import PictureMap
-from sordino.oracle.kernels.native import compiled
 
 Real = NDArray[np.float32]
 _Spectrum = NDArray[np.complex64]
@@ -92,14 +91,16 @@ def _padded(pictures: Real) -> Real:
 
 def _scattered(x: Real, bank: Bank) -> Real:
     """All channels, pictures x 81 x rows x columns, without the cells of the padding."""
+    from sordino.features.kernels import smooth
+
     full = bank.low[0]
     found = np.empty((len(x), CHANNELS, len(full.rows), full.columns.shape[1]), dtype=np.float32)
-    _smooth(x, *full, found[:, 0])
+    smooth(x, *full, found[:, 0])
     spectrum = scipy.fft.fft2(x)
     second = found[:, 1 + OCTAVES * ORIENTATIONS :].reshape(len(x), ORIENTATIONS, ORIENTATIONS, *found.shape[2:])
     for number, psi in enumerate(bank.fine):
         first = _modulus(spectrum * psi)
-        _smooth(first, *full, found[:, 1 + number])
+        smooth(first, *full, found[:, 1 + number])
         _coarser(scipy.fft.fft2(first), bank, second[:, number])
     _coarser(spectrum, bank, found[:, 1 + ORIENTATIONS : 1 + OCTAVES * ORIENTATIONS])
     return found
@@ -107,63 +108,23 @@ def _scattered(x: Real, bank: Bank) -> Real:
 
 def _coarser(spectrum: _Spectrum, bank: Bank, out: Real) -> None:
     """|signal * psi| * phi for the wavelets of the second octave, at half resolution."""
+    from sordino.features.kernels import fold, smooth
+
     count, height, width = spectrum.shape
     folded = np.empty((count, height // 2, width // 2), dtype=np.complex64)
     for number, psi in enumerate(bank.coarse):
-        _fold(spectrum, psi, folded)
-        _smooth(_modulus(folded), *bank.low[1], out[:, number])
+        fold(spectrum, psi, folded)
+        smooth(_modulus(folded), *bank.low[1], out[:, number])
 
 
 def _modulus(spectrum: _Spectrum) -> Real:
     """|signal|, of its spectrum, which is overwritten."""
+    from sordino.features.kernels import lengths
+
     signal = scipy.fft.ifft2(spectrum, overwrite_x=True)
     found = np.empty(signal.shape, dtype=np.float32)
-    _lengths(signal.view(np.float32), found)
+    lengths(signal.view(np.float32), found)
     return found
-
-
-@compiled
-def _lengths(parts: NDArray[Any], out: NDArray[Any]) -> None:
-    """Real and imaginary parts stand side by side."""
-    for i in range(out.shape[0]):
-        for r in range(out.shape[1]):
-            for c in range(out.shape[2]):
-                x, y = parts[i, r, 2 * c], parts[i, r, 2 * c + 1]
-                out[i, r, c] = math.sqrt(x * x + y * y)
-
-
-@compiled
-def _fold(spectrum: NDArray[Any], psi: NDArray[Any], out: NDArray[Any]) -> None:
-    """The spectrum of every second pixel of the signal's convolution with psi."""
-    h, w = out.shape[1:]
-    quarter = np.float32(0.25)
-    for i in range(out.shape[0]):
-        s = spectrum[i]
-        for r in range(h):
-            for c in range(w):
-                upper = psi[r, c] * s[r, c] + psi[r, c + w] * s[r, c + w]
-                lower = psi[r + h, c] * s[r + h, c] + psi[r + h, c + w] * s[r + h, c + w]
-                out[i, r, c] = quarter * (upper + lower)
-
-
-@compiled
-def _smooth(u: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any], out: NDArray[Any]) -> None:
-    """out = rows u columns, of every signal."""
-    height, width = u.shape[1:]
-    line = np.empty(width, dtype=np.float32)
-    for i in range(u.shape[0]):
-        for r in range(rows.shape[0]):
-            line[:] = 0.0
-            for k in range(height):
-                factor = rows[r, k]
-                for c in range(width):
-                    line[c] += factor * u[i, k, c]
-            for c in range(columns.shape[1]):
-                out[i, r, c] = 0.0
-            for k in range(width):
-                factor = line[k]
-                for c in range(columns.shape[1]):
-                    out[i, r, c] += factor * columns[k, c]
 
 
 @lru_cache(maxsize=4)

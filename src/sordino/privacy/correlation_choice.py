@@ -15,7 +15,6 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.signal import lfilter
 from scipy.special import expit, logit
 
 from sordino.arrays import Array
@@ -127,6 +126,9 @@ def _derivatives(c: Array, T: int, curved: bool) -> tuple[float, Array, Array]:
 
     With y = h/c and z = y/c:  d h_t / d c_j = -y_{t-j}  and  d^2 h_t / d c_j d c_k = 2 z_{t-j-k}.
     """
+    # imported here: it takes a second to load, and most plans have no correlation
+    from scipy.signal import lfilter
+
     p, full = len(c), np.concatenate([[1.0], c])
     v = _weights(T)
     h = lfilter([1.0], full, np.ones(T))
