@@ -132,6 +132,9 @@ class TestPlanned:
         told = plan(small(), LOSS, 4000, budget=BUDGET, epochs=2, batch_size=500)
         assert (told.steps, told.sampling.expected_size(4000)) == (16, 500)
         assert plan(small(), LOSS, 4000, budget=BUDGET, steps=7).steps == 7
+        given = plan(small(), LOSS, 4000, budget=BUDGET, method=replace(PLANNED, noise_multiplier=40.0))
+        assert given.noise.std == pytest.approx(40 * given.clip)
+        assert epsilon(given.event, BUDGET.delta, BUDGET.relation) <= BUDGET.epsilon
         with pytest.raises(ValueError, match="give one of them"):
             plan(small(), LOSS, 4000, budget=BUDGET, steps=7, epochs=1)
 

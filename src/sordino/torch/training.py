@@ -279,7 +279,7 @@ def _complete(
     method = replace(method, batch_size=b) if drawn else method
     if plans and method.calibration == "given":
         # how many steps its own noise allows is a question of its own
-        method = replace(method, **method.network_batching(problem, budget)._asdict())
+        method = replace(method, **method.network_batches(problem, budget)._asdict())
     return method
 
 
