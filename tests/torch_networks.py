@@ -130,7 +130,23 @@ class Padded(nn.Module):
         return self.head(self.encoder(self.words(x), src_key_padding_mask=padding).mean(1))
 
 
+class Sequences(nn.Module):
+    """A recurrent layer of PyTorch: all that comes out of it, and its last state."""
+
+    def __init__(self, kind: type[nn.RNNBase], batch_first: bool = True, **settings: object) -> None:
+        super().__init__()
+        self.rnn = kind(3, 4, batch_first=batch_first, **settings)
+        self.head, self.time = nn.Linear(4 * (1 + self.rnn.bidirectional), CLASSES), 1 if batch_first else 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, state = self.rnn(x if self.time else x.transpose(0, 1))
+        last = state[0] + state[1] if isinstance(state, tuple) else state
+        return self.head(torch.tanh(out).mean(self.time)) + last.mean((0, 2))[:, None]
+
+
 class Recurrent(nn.Module):
+    """The parameters of a recurrent layer, without the layer."""
+
     def __init__(self) -> None:
         super().__init__()
         self.rnn, self.head = nn.LSTM(3, 4, batch_first=True), nn.Linear(4, CLASSES)
@@ -146,6 +162,28 @@ class Recurrent(nn.Module):
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
         return self.head(h)
+
+
+class Upwards(nn.Module):
+    """A transposed convolution that is told how long its output is to be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.ConvTranspose1d(2, 3, 3, stride=3), nn.Linear(51, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.layer(x, output_size=[17])).flatten(1))
+
+
+class Products(nn.Module):
+    """Products of a record with what a layer made of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(6, 4), nn.Bilinear(4, 6, 5), nn.Linear(5, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.second(torch.tanh(self.first(x)), x)))
 
 
 class Loose(nn.Module):
@@ -175,6 +213,12 @@ def _frozen() -> nn.Module:
     return model
 
 
+def _kept_statistics() -> nn.Module:
+    norm = nn.InstanceNorm1d(2, affine=True, track_running_stats=True)
+    norm.running_mean += 0.5
+    return nn.Sequential(norm.eval(), nn.Flatten(), nn.Linear(8, CLASSES))
+
+
 def _normed() -> nn.Module:
     layer = torch.nn.utils.parametrizations.weight_norm(nn.Linear(6, 4))
     return nn.Sequential(layer, nn.Tanh(), nn.Linear(4, CLASSES))
@@ -191,6 +235,7 @@ NETWORKS = {
     "linear, partly frozen": Network(_frozen, (6,)),
     "linear, few positions": Network(lambda: _positions(8), (2, 3)),
     "linear, many positions": Network(lambda: _positions(4), (9, 3)),
+    "linear, wide positions": Network(lambda: _positions(48), (17, 3)),
     "linear, two axes of positions": Network(
         lambda: nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Flatten(), nn.Linear(24, CLASSES)), (2, 3, 3)
     ),
@@ -211,6 +256,20 @@ NETWORKS = {
     "conv2d, twice": Network(
         lambda: Twice(nn.Conv2d(2, 2, 3, padding=1), nn.Sequential(nn.Flatten(), nn.Linear(32, 3))), (2, 4, 4)
     ),
+    "conv3d": Network(
+        lambda: _convolution(nn.Conv3d(2, 3, (2, 3, 2), stride=(1, 2, 1), padding=(0, 1, 1)), 36), (2, 3, 4, 2)
+    ),
+    "conv1d, transposed": Network(
+        lambda: _convolution(nn.ConvTranspose1d(2, 4, 3, stride=2, padding=1, output_padding=1), 40), (2, 5)
+    ),
+    "conv2d, transposed": Network(
+        lambda: _convolution(nn.ConvTranspose2d(4, 6, (3, 2), stride=(2, 1), groups=2, bias=False), 168), (4, 3, 3)
+    ),
+    "conv2d, transposed, dilated": Network(
+        lambda: _convolution(nn.ConvTranspose2d(2, 3, 2, stride=2, dilation=3, output_padding=2), 300), (2, 3, 3)
+    ),
+    "conv1d, transposed, given a size": Network(Upwards, (2, 5)),
+    "conv3d, transposed": Network(lambda: _convolution(nn.ConvTranspose3d(2, 2, 2, padding=1), 16), (2, 3, 3, 3)),
     "embedding": Network(
         lambda: nn.Sequential(nn.Embedding(9, 4), nn.Tanh(), nn.Flatten(), nn.Linear(24, CLASSES)), (6,), words=9
     ),
@@ -225,6 +284,29 @@ NETWORKS = {
         lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(36, 3)), (1, 5, 5)
     ),
     "group norm, flat": Network(lambda: nn.Sequential(nn.GroupNorm(2, 6), nn.Linear(6, CLASSES)), (6,)),
+    "rms norm": Network(
+        lambda: nn.Sequential(nn.Linear(3, 4), nn.RMSNorm(4), nn.Flatten(), nn.Linear(12, CLASSES)), (3, 3)
+    ),
+    "instance norm": Network(
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.InstanceNorm2d(4, affine=True), nn.Tanh(), nn.Flatten(), nn.Linear(36, CLASSES)
+        ),
+        (1, 5, 5),
+    ),
+    "instance norm, kept statistics": Network(_kept_statistics, (2, 4), known=False),
+    "prelu": Network(
+        lambda: nn.Sequential(nn.Linear(6, 4), nn.PReLU(4), nn.Linear(4, 4), nn.PReLU(), nn.Linear(4, CLASSES)), (6,)
+    ),
+    "prelu, channels": Network(
+        lambda: nn.Sequential(nn.Conv1d(2, 4, 3), nn.PReLU(4), nn.Flatten(), nn.Linear(16, CLASSES)), (2, 6)
+    ),
+    "bag of words": Network(
+        lambda: nn.Sequential(nn.EmbeddingBag(9, 4), nn.Tanh(), nn.Linear(4, CLASSES)), (6,), words=9
+    ),
+    "bag of words, sum": Network(
+        lambda: nn.Sequential(nn.EmbeddingBag(9, 4, mode="sum"), nn.Tanh(), nn.Linear(4, CLASSES)), (6,), words=9
+    ),
+    "bilinear": Network(Products, (6,)),
     "attention of linear layers": Network(OwnAttention, (5,), words=9),
     "multihead attention": Network(lambda: Attention(True), (5, 4)),
     "multihead attention, sequence first": Network(lambda: Attention(False, bias=False), (5, 4)),
@@ -236,7 +318,14 @@ NETWORKS = {
     ),
     "tied words": Network(Tied, (5,), words=11),
     "tied by a function": Network(lambda: Tied(functional=True), (5,), words=11, known=False),
-    "recurrent": Network(Recurrent, (4, 3), known=False),
+    "lstm": Network(lambda: Sequences(nn.LSTM), (4, 3)),
+    "gru": Network(lambda: Sequences(nn.GRU), (4, 3)),
+    "rnn": Network(lambda: Sequences(nn.RNN), (4, 3)),
+    "recurrent, two layers in both directions": Network(
+        lambda: Sequences(nn.LSTM, num_layers=2, bidirectional=True), (3, 3)
+    ),
+    "recurrent, sequence first, no bias": Network(lambda: Sequences(nn.GRU, False, bias=False), (4, 3)),
+    "recurrent by hand": Network(Recurrent, (4, 3), known=False),
     "loose parameter": Network(Loose, (6,), known=False),
     "weight norm": Network(_normed, (6,), known=False),
 }

@@ -523,6 +523,20 @@ ROWS: list[Row] = [
         "tests/privacy/test_filter.py -k sampled_releases",
     ),
     (
+        "networks: inner products of single precision are taken for exact",
+        "oracle/torch/matrix.py",
+        "value=slack(n + m + positions, dtype))",
+        "value=0.0)",
+        "tests/oracle/torch/test_matrix.py",
+    ),
+    (
+        "networks: the state behind a gate of a GRU has the gradient before it",
+        "oracle/torch/layers.py",
+        "e[..., 2 * width :] * r], -1)",
+        "e[..., 2 * width :]], -1)",
+        "tests/oracle/torch/test_gradients.py -k gru",
+    ),
+    (
         "stepwise: lost steps are free",
         "privacy/stepwise.py",
         "        left.subtract(used)\n",

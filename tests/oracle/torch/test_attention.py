@@ -11,7 +11,7 @@ from torch import nn
 import torch_networks as nets
 from sordino.oracle.query import Gradient
 from sordino.oracle.torch import TorchOracle, network_problem, parameter_vector
-from sordino.oracle.torch.attention import open_attention
+from sordino.oracle.torch.opening import open_layers
 from sordino.oracle.torch.parameters import places
 
 RECORDS, QUERIES, KEYS, WIDTH, HEADS = 3, 4, 5, 6, 2
@@ -31,7 +31,7 @@ def opened(layer):
     flat = torch.cat([place.parameter.detach().view(-1) for place in found])
     for place in found:
         place.parameter.data = flat[place.start : place.stop].view(place.parameter.shape)
-    return layer, open_attention(layer, found), flat
+    return layer, open_layers(layer, found, set), flat
 
 
 @pytest.mark.filterwarnings("ignore:Support for mismatched")

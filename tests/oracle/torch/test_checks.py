@@ -2,7 +2,6 @@
 
 import copy
 import threading
-import warnings
 
 import numpy as np
 import pytest
@@ -319,37 +318,14 @@ def test_layers_without_a_rule_are_named(name):
     model, data = network.model(), network.data()
     named = {
         "tied by a function": "words",
-        "recurrent": "rnn",
+        "recurrent by hand": "rnn",
         "loose parameter": "the model",
         "weight norm": "0.parametrizations.weight",
+        "instance norm, kept statistics": "0",
     }
     with pytest.warns(UserWarning, match="torch.func") as caught:
         TorchOracle(model, LOSS, data, nets.problem_of(model))
     assert any(named[name] + " (" in str(warning.message) for warning in caught)
-
-
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_recurrent_layers_of_pytorch(kind, batch_first):
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.rnn, self.head = kind(2, 4, batch_first=batch_first), nn.Linear(4, 3)
-
-        def forward(self, x):
-            out, _ = self.rnn(x if batch_first else x.transpose(0, 1))
-            return self.head(out[:, -1] if batch_first else out[-1])
-
-    torch.manual_seed(1)
-    model = Recurrent().double()
-    data = (X.double().view(10, 3, 2), Y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = TorchOracle(model, LOSS, data, network_problem(model, 10))
-    query = Difference(*nets.two_points(model), 0.02)
-    rows = nets.gradients(model, data, query.at) - nets.gradients(model, data, query.since)
-    expected = nets.clipped(rows, 0.02 / found._room(query)).sum(0)
-    assert np.allclose(found._answer(query), expected, rtol=1e-6, atol=1e-8)
 
 
 def test_batch_norm_that_keeps_its_statistics_is_allowed():

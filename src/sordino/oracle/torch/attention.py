@@ -13,34 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sordino.oracle.torch.opened import Known, piece
 from sordino.oracle.torch.parameters import Place
 
 
-def open_attention(model: nn.Module, places: list[Place]) -> list[Place]:
-    """The places of the model's parameters after its attention layers were opened.
-
-    Left closed are those with extra keys (bias_k, add_zero_attn) and those that share a parameter with another layer.
-    """
-    by_parameter = {id(place.parameter): place for place in places}
-    for name, layer in list(model.named_modules()):
-        if type(layer) is nn.MultiheadAttention and layer.bias_k is None and not layer.add_zero_attn:
-            own = {id(parameter) for parameter in layer.parameters(recurse=False)}
-            if own & by_parameter.keys() and not own & _elsewhere(model, layer):
-                for place in _opened(name, layer, by_parameter):
-                    by_parameter[id(place.parameter)] = place
-                for parameter in layer.parameters(recurse=False):
-                    by_parameter.pop(id(parameter), None)
-    return sorted(by_parameter.values(), key=lambda place: place.start)
-
-
-def _elsewhere(model: nn.Module, layer: nn.Module) -> set[int]:
-    others = (other for other in model.modules() if other is not layer)
-    return {id(parameter) for other in others for parameter in other.parameters(recurse=False)}
-
-
-def _opened(name: str, layer: nn.MultiheadAttention, known: dict[int, Place]) -> list[Place]:
-    """Linear layers for queries, keys and values, and the places of those of their parameters that are trained."""
-    places = []
+def opened(name: str, layer: nn.MultiheadAttention, known: Known) -> list[Place] | None:
+    """Linear layers for queries, keys and values; None where there are extra keys (bias_k, add_zero_attn)."""
+    if layer.bias_k is not None or layer.add_zero_attn:
+        return None
+    places: list[Place] = []
     width = layer.embed_dim
     for number, side in enumerate(("query", "key", "value")):
         whole = layer.in_proj_weight if layer._qkv_same_embed_dim else getattr(layer, f"{side[0]}_proj_weight")
@@ -50,12 +31,9 @@ def _opened(name: str, layer: nn.MultiheadAttention, known: dict[int, Place]) ->
         if layer.in_proj_bias is not None:
             pieces.append(("bias", layer.in_proj_bias, slice(number * width, (number + 1) * width)))
         for part, owner, some in pieces:
-            place = known.get(id(owner))
-            parameter = nn.Parameter(owner.data[some], requires_grad=place is not None)
+            parameter, place = piece(owner, f"{name}.{side}.{part}", known, some)
             setattr(linear, part, parameter)
-            if place is not None:
-                each = owner[0].numel()
-                places.append(Place(f"{name}.{side}.{part}".lstrip("."), parameter, place.start + some.start * each))
+            places += place
         setattr(layer, side, linear)
     layer.forward = partial(_attend, layer)  # type: ignore[method-assign]
     return places

@@ -81,6 +81,9 @@ class Clipping:
             for part in found.values():
                 part.measure(number, self._norms, work)
         self._writes = [self._sum(sums, some) for some in equal_parts(len(notes[0].losses), groups)]
+        # what was noted for one group of records, for the next, and so on
+        each = len(work.bits) // groups
+        self._bits = [work.bits[number::each] for number in range(each)]
         self._books = {
             (tensor.data_ptr(), tensor.shape): tensor
             for found in self._parts
@@ -121,7 +124,11 @@ class Clipping:
     def contributions(self) -> list[Tensor]:
         """Everything of which a record's clipped gradient is made."""
         made_of = [tensor for found in self._parts for part in found.values() for tensor in part.tensors()]
-        return [*self._norms.weights, *made_of]
+        self._work.trying = True
+        for _ in self.write():
+            pass
+        self._work.trying = False
+        return [*self._norms.weights, *made_of, *(torch.cat(each) for each in self._bits)]
 
     def _sum(self, sums: Mapping[Place, Tensor], some: slice) -> list[Step]:
         weights = [each[some] for each in self._norms.weights]

@@ -35,13 +35,14 @@ def keeps_records_apart(computed: Computed, inputs: Tensor, targets: Tensor) -> 
         moved[others] = moved[others] * scale if inputs.is_floating_point() else moved[:1]
         there = computed(moved, targets[order], count)
         if not all(
-            torch.equal(_bits(one)[order[staying]], _bits(other)[staying])
+            torch.equal(bits_of(one)[order[staying]], bits_of(other)[staying])
             for one, other in zip(here, there, strict=True)
         ):
             return False
     return True
 
 
-def _bits(tensor: Tensor) -> Tensor:
+def bits_of(tensor: Tensor) -> Tensor:
+    """The same memory as whole numbers."""
     whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     return tensor.contiguous().view(whole[tensor.element_size()]) if tensor.is_floating_point() else tensor

@@ -1,8 +1,8 @@
 """The layers whose gradients are kept by the books: one rule each, from input and output gradient to pairs.
 
-A rule is told the layer, its input `a` and the gradient `e` at its output, and names the parameters with their form and
-their pair. Both have the records on the first axis; behind it stands what a model made for batches gives the layer for
-a batch of one record.
+A rule is told the layer, its input `a` (a recurrence has several) and the gradient `e` at its output, and names the
+parameters with their form and their pair. All have the records on the first axis; behind it stands what a model made
+for batches gives the layer for a batch of one record.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+import torch
 from torch import Tensor, nn
 
 from sordino.oracle.torch.matrix import Matrix
 from sordino.oracle.torch.pairs import Form, Pair, Scale
-from sordino.oracle.torch.patches import Patches
+from sordino.oracle.torch.patches import Convolution, Patches
+from sordino.oracle.torch.recurrence import PARAMETERS, Recurrence
 
 Entry = tuple[str, Form, Pair]
-Rule = Callable[[nn.Module, Tensor, Tensor], Iterator[Entry]]
+Rule = Callable[..., Iterator[Entry]]
+Instances = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 
 
 def _linear(layer: nn.Linear, a: Tensor, e: Tensor) -> Iterator[Entry]:
@@ -26,9 +29,9 @@ def _linear(layer: nn.Linear, a: Tensor, e: Tensor) -> Iterator[Entry]:
     yield "bias", Scale(axis=1), Pair(e)
 
 
-def _convolution(layer: nn.Conv1d | nn.Conv2d, a: Tensor, e: Tensor) -> Iterator[Entry]:
+def _convolution(layer: Convolution, a: Tensor, e: Tensor) -> Iterator[Entry]:
     a, e = _alone(a, len(layer.kernel_size) + 2), _alone(e, len(layer.kernel_size) + 2)
-    yield "weight", Patches(layer), Pair(e, a)
+    yield "weight", Patches(layer), Pair(a, e) if layer.transposed else Pair(e, a)
     yield "bias", Scale(axis=2), Pair(e.flatten(2))
 
 
@@ -47,12 +50,42 @@ def _layer_norm(layer: nn.LayerNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
     yield "bias", Scale(axis=1), Pair(e)
 
 
-def _group_norm(layer: nn.GroupNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
-    a, e = a.flatten(0, 1), e.flatten(0, 1)
-    x = nn.functional.group_norm(a, layer.num_groups, None, None, layer.eps)
+def _rms_norm(layer: nn.RMSNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
+    axes = len(layer.normalized_shape)
+    x = nn.functional.rms_norm(a, layer.normalized_shape, None, layer.eps)
+    yield "weight", Scale(axis=1), Pair(_positions(e, axes), _positions(x, axes))
+
+
+def _group_norm(layer: nn.GroupNorm | Instances, a: Tensor, e: Tensor) -> Iterator[Entry]:
+    groups = layer.num_groups if isinstance(layer, nn.GroupNorm) else layer.num_features
+    a, e = (each.flatten(0, 1) if isinstance(layer, nn.GroupNorm) else _alone(each, _axes(layer)) for each in (a, e))
+    x = nn.functional.group_norm(a, groups, None, None, layer.eps)
     e = _channels(e)
     yield "weight", Scale(axis=2), Pair(e, _channels(x))
     yield "bias", Scale(axis=2), Pair(e)
+
+
+def _prelu(layer: nn.PReLU, a: Tensor, e: Tensor) -> Iterator[Entry]:
+    below = a.clamp(max=0)
+    if layer.num_parameters == 1:
+        yield "weight", Scale(axis=1), Pair(e.reshape(len(e), -1, 1), below.reshape(len(e), -1, 1))
+    else:
+        yield "weight", Scale(axis=2), Pair(_channels(e.flatten(0, 1)), _channels(below.flatten(0, 1)))
+
+
+def _recurrence(layer: Recurrence, x: Tensor, h: Tensor, *rest: Tensor) -> Iterator[Entry]:
+    *gate, e = rest
+    x, h, e = (_positions(each, 1) for each in (x, h, e))
+    own = e
+    if gate:
+        # behind the gate of a GRU
+        (r,) = (_positions(each, 1) for each in gate)
+        width = r.shape[-1]
+        own = torch.cat([e[..., : 2 * width], e[..., 2 * width :] * r], -1)
+    yield "weight_ih", Matrix((e.shape[-1], x.shape[-1])), Pair(e, x)
+    yield "weight_hh", Matrix((e.shape[-1], h.shape[-1])), Pair(own, h)
+    yield "bias_ih", Scale(axis=1), Pair(e)
+    yield "bias_hh", Scale(axis=1), Pair(own)
 
 
 def _positions(tensor: Tensor, axes: int) -> Tensor:
@@ -72,35 +105,57 @@ def _channels(tensor: Tensor) -> Tensor:
     return tensor if tensor.ndim == 2 else tensor.flatten(2)
 
 
+def _axes(layer: Instances) -> int:
+    """Of a batch for a normalisation of every channel by itself."""
+    if isinstance(layer, nn.InstanceNorm1d):
+        return 3
+    return 4 if isinstance(layer, nn.InstanceNorm2d) else 5
+
+
 RULES: dict[type[nn.Module], Rule] = {
-    nn.Linear: _linear,  # type: ignore[dict-item]
-    nn.Conv1d: _convolution,  # type: ignore[dict-item]
-    nn.Conv2d: _convolution,  # type: ignore[dict-item]
-    nn.Embedding: _embedding,  # type: ignore[dict-item]
-    nn.LayerNorm: _layer_norm,  # type: ignore[dict-item]
-    nn.GroupNorm: _group_norm,  # type: ignore[dict-item]
+    nn.Linear: _linear,
+    nn.Conv1d: _convolution,
+    nn.Conv2d: _convolution,
+    nn.Conv3d: _convolution,
+    nn.ConvTranspose1d: _convolution,
+    nn.ConvTranspose2d: _convolution,
+    nn.ConvTranspose3d: _convolution,
+    nn.Embedding: _embedding,
+    nn.LayerNorm: _layer_norm,
+    nn.RMSNorm: _rms_norm,
+    nn.GroupNorm: _group_norm,
+    nn.InstanceNorm1d: _group_norm,
+    nn.InstanceNorm2d: _group_norm,
+    nn.InstanceNorm3d: _group_norm,
+    nn.PReLU: _prelu,
+    Recurrence: _recurrence,
 }
 
 
 def known_parameters(layer: nn.Module) -> dict[str, nn.Parameter]:
     """Those of which the layer's rule tells; others are somebody's addition."""
-    own = layer._parameters
-    return {name: parameter for name in ("weight", "bias") if (parameter := own.get(name)) is not None}
+    own, names = layer._parameters, PARAMETERS if isinstance(layer, Recurrence) else ("weight", "bias")
+    return {name: parameter for name in names if (parameter := own.get(name)) is not None}
 
 
 def form_of(layer: nn.Module) -> object:
     """Layers for which this is the same may share parameters: the gradients have one form, and can be added up."""
     if isinstance(layer, nn.Linear | nn.Embedding):
         return Matrix
-    if isinstance(layer, nn.Conv1d | nn.Conv2d):
-        return (layer.stride, layer.padding, layer.dilation, layer.groups, layer.padding_mode)
+    if isinstance(layer, Convolution):
+        return (layer.transposed, layer.stride, layer.padding, layer.dilation, layer.groups, layer.padding_mode)
     return type(layer)
 
 
 def takes_one(layer: nn.Module, given: Tensor) -> bool:
     """Whether a layer that counts images on its first axis was given one of them."""
-    if isinstance(layer, nn.Conv1d | nn.Conv2d):
+    if isinstance(layer, Convolution):
         return given.ndim == len(layer.kernel_size) + 1 or len(given) == 1
+    if isinstance(layer, nn.PReLU):
+        return layer.num_parameters == 1 or len(given) == 1
+    if isinstance(layer, Instances):
+        # by statistics of this record, not by those it keeps
+        return layer.running_mean is None and (given.ndim == _axes(layer) - 1 or len(given) == 1)
     return not isinstance(layer, nn.GroupNorm) or len(given) == 1
 
 

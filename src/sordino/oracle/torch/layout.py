@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -106,7 +107,8 @@ def made_up(sample: tuple[Tensor, Tensor], size: int, words: int, seed: int = 0)
 
 def words_of(model: nn.Module) -> int:
     """How many words every table of the model has; two where there is none."""
-    return min((layer.num_embeddings for layer in model.modules() if isinstance(layer, nn.Embedding)), default=2)
+    tables = nn.Embedding | nn.EmbeddingBag
+    return min((layer.num_embeddings for layer in model.modules() if isinstance(layer, tables)), default=2)
 
 
 def refuse_mixing_of(losses: tuple[Tensor, Tensor]) -> None:
@@ -130,9 +132,19 @@ def _held(model: nn.Module) -> list[tuple[str, int, int]]:
     return [(name, id(tensor), tensor._version) for name, tensor in tensors]
 
 
-def _trial(model: nn.Module, tape: Tape, loss: Callable[[Any, Any], Tensor], inputs: Tensor, targets: Tensor) -> Trial:
+def used_parameters(model: nn.Module, loss: Callable[[Any, Any], Tensor], sample: tuple[Tensor, Tensor]) -> set[int]:
+    """Which parameters the loss of a record depends on, by their identity."""
+    with torch.random.fork_rng([]):
+        trial = _trial(model, None, loss, *made_up(sample, 1, words_of(model)))
+    return {id(leaf) for leaf in edges_into_parameters(trial.losses)}
+
+
+def _trial(
+    model: nn.Module, tape: Tape | None, loss: Callable[[Any, Any], Tensor], inputs: Tensor, targets: Tensor
+) -> Trial:
     size = len(inputs)
-    with tape.recording() as calls, torch.enable_grad():
+    recording: AbstractContextManager[list[Call]] = tape.recording() if tape else nullcontext([])
+    with recording as calls, torch.enable_grad():
         given = inputs.clone()
         try:
             outputs = model(given)
@@ -143,7 +155,7 @@ def _trial(model: nn.Module, tape: Tape, loss: Callable[[Any, Any], Tensor], inp
             ) from error
         losses = losses_of(loss, outputs, targets.clone(), size)
     for call in calls:
-        if call.input._version != call.before:
+        if tuple(each._version for each in call.inputs) != call.before:
             raise ValueError(
                 f"the input of a {type(call.layer).__name__} layer was changed in place after the layer had used it: "
                 "let the operation that follows work on a copy."
@@ -152,5 +164,5 @@ def _trial(model: nn.Module, tape: Tape, loss: Callable[[Any, Any], Tensor], inp
 
 
 def _site(call: Call) -> Site:
-    rule = rule_of(call.layer) if call.output.requires_grad and takes_one(call.layer, call.input) else None
+    rule = rule_of(call.layer) if call.output.requires_grad and takes_one(call.layer, call.inputs[0]) else None
     return Site(call.layer, rule, call.output.shape)

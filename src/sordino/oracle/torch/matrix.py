@@ -10,10 +10,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from sordino.oracle.torch.isolation import bits_of
 from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import KEEP, Pair, blocks, equal_parts, same, sum_of
-from sordino.oracle.torch.rounding import CANCELLED, LONGEST, lost, slack
+from sordino.oracle.torch.rounding import CANCELLED, LONGEST, ROUGH, lost, slack
 from sordino.oracle.torch.workspace import Step, Workspace
+
+MANY = 16
+"""Positions from which on a record's product is computed by itself, in the books' dtype: no sum of it can cancel with
+another record's, where few positions are summed for all records at once, in double precision."""
 
 
 class Matrix:
@@ -40,10 +45,16 @@ class Matrix:
             return
         squares = work.take(len(pairs[0].left), dtype=torch.float64)
         measured = self._measured if self._many(pairs) else self._inner
-        work.steps.append(lambda: squares.copy_(measured(pairs, work)))
+        work.steps.append(lambda: squares.copy_(self._as_summed(measured(pairs, work), pairs)))
         norms.add_known(share, squares)
 
     def sum(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> Step:
+        shares: dict[int, tuple[Tensor, list[Pair]]] = {}
+        for weights, pair in weighted:
+            shares.setdefault(id(weights), (weights, []))[1].append(pair)
+        if all(_is_alone(pairs) for _, pairs in shares.values()):
+            bits = [work.note_bits(len(weights)) for weights, _ in shares.values()]
+            return lambda: self._sum_alone(out, list(shares.values()), bits, work)
         sums, products = out.view(-1, *self.shape), _merged(weighted)
         longest = sum(len(each.mixed) * each.mixed[0][1].shape[:-1].numel() for each in products) // len(out)
         if longest > LONGEST:
@@ -61,6 +72,26 @@ class Matrix:
             for number, product in enumerate(products):
                 product.add_wide(total, some, work, first=number == 0)
             out.copy_(total)
+
+    def _sum_alone(
+        self,
+        sums: Tensor,
+        shares: Sequence[tuple[Tensor, Sequence[Pair]]],
+        bits: Sequence[Tensor],
+        work: Workspace,
+    ) -> None:
+        """By the gradients of a few records at a time: what a record adds is one vector, rounded by itself."""
+        n, m = self.shape
+        sums.zero_()
+        for (weights, pairs), seen in zip(shares, bits, strict=True):
+            for out, block in zip(sums, equal_parts(len(weights), len(sums)), strict=True):
+                for part in blocks(block.stop - block.start, n * m * work.dtype.itemsize):
+                    some = slice(block.start + part.start, block.start + part.stop)
+                    room = work.scratch("rows", some.stop - some.start, n, m)
+                    rows = _products([pair.part(some) for pair in pairs], room, work).flatten(1)
+                    if work.trying:
+                        seen[some] = bits_of(rows).sum(1)
+                    out.addmv_(rows.T, weights[some])
 
     def _many(self, pairs: Sequence[Pair]) -> bool:
         """Whether gradients are cheaper than the inner products of all positions."""
@@ -81,7 +112,7 @@ class Matrix:
             for other in pairs[:k]:
                 norms.add_inner(share, (pair.left, other.left), (_right(pair), _right(other)))
 
-    def _measured(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
+    def _measured(self, pairs: Sequence[Pair], work: Workspace) -> tuple[Tensor, Tensor]:
         """From the gradients of a few records at a time."""
         n, m = self.shape
         records, positions = len(pairs[0].left), _positions(pairs)
@@ -90,26 +121,54 @@ class Matrix:
             room = work.scratch("rows", some.stop - some.start, n, m)
             rows = _products([pair.part(some) for pair in pairs], room, work)
             norms[some] = torch.linalg.vector_norm(rows.flatten(1), dim=1)
-        # the sum is taken anew, from the pairs: rounding is relative to what was added up
-        lengths = _lengths(pairs)
+        # rounding is relative to what was added up
+        lengths = sum_of(map(_lengths, pairs))
         norms.add_(lengths, alpha=slack(positions, work.dtype))
         norms.square_().mul_(1 + slack(n * m, work.dtype)).add_(lost(n * m * positions, work.dtype))
-        return norms.add_(lengths.square_(), alpha=CANCELLED)
+        return norms, lengths
 
-    def _inner(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
-        r"""sum_{t,s} <l_t, l_s> <r_t, r_s> over the positions of all pairs; in float64, because terms may cancel."""
-        records, positions = len(pairs[0].left), _positions(pairs)
-        squares = torch.zeros(records, dtype=torch.float64, device=pairs[0].left.device)
-        for some in blocks(records, 8 * positions * max(positions, sum(self.shape))):
-            wide = [_wide(pair.part(some)) for pair in pairs]
-            for first, second in combinations_with_replacement(wide, 2):
-                squares[some].add_(_inner_products(first, second, work), alpha=1 if first is second else 2)
-        rough = slack(sum(self.shape) + positions**2) + CANCELLED
-        return (
-            squares.clamp_(min=0)
-            .add_(_lengths(pairs).square_(), alpha=rough)
-            .mul_(1 + slack(16, _right(pairs[0]).dtype))
-        )
+    def _inner(self, pairs: Sequence[Pair], work: Workspace) -> tuple[Tensor, Tensor]:
+        r"""sum_{t,s} <l_t, l_s> <r_t, r_s> over the positions of all pairs; how it is bounded stands in `rounding`."""
+        (n, m), records, positions = self.shape, len(pairs[0].left), _positions(pairs)
+        coarse = len(pairs) == 1 and positions * slack(n + m + positions, work.dtype) <= ROUGH
+        dtype = work.dtype if coarse else torch.float64
+        squares, lengths, lefts, rights = torch.zeros((4, records), dtype=torch.float64, device=work.device)
+        for some in blocks(records, dtype.itemsize * positions * max(positions, n + m)):
+            held = [_held_in(dtype, pair.part(some)) for pair in pairs]
+            for first, second in combinations_with_replacement(held, 2):
+                left, right = _inner_products(first, second, work)
+                if first is second:
+                    one, other = (
+                        (product.diagonal(dim1=1, dim2=2).double() + lost(size, dtype)).sqrt_()
+                        for product, size in ((left, n), (right, m))
+                    )
+                    lefts[some] += one.sum(1)
+                    rights[some] += other.sum(1)
+                    lengths[some] += one.mul_(other).sum(1)
+                found = left.mul_(right).sum(2).sum(1, dtype=torch.float64)
+                squares[some].add_(found, alpha=1 if first is second else 2)
+        lengths.mul_(1 + slack(n + m, dtype))
+        # zero for what is below it, and NaN for what was too large to be computed
+        squares.mul_(squares >= 0).addcmul_(lengths, lengths, value=slack(n + m + positions, dtype))
+        squares.addcmul_(lefts, lefts, value=2 * lost(m, dtype)).addcmul_(rights, rights, value=2 * lost(n, dtype))
+        return squares.add_(2 * lost(positions**2, dtype)), lengths
+
+    def _as_summed(self, measured: tuple[Tensor, Tensor], pairs: Sequence[Pair]) -> Tensor:
+        """A bound of the squared norms of what `sum` adds, from squared norms and lengths of the gradients."""
+        squares, lengths = measured
+        dtype = _right(pairs[0]).dtype
+        if _is_alone(pairs):
+            squares.sqrt_().add_(lengths, alpha=slack(_positions(pairs), dtype)).square_()
+            squares.add_(2 * lost(self.shape[0] * self.shape[1] * _positions(pairs), dtype))
+        else:
+            squares.addcmul_(lengths, lengths, value=CANCELLED)
+        return squares.mul_(1 + slack(16, dtype))
+
+
+def _is_alone(pairs: Sequence[Pair]) -> bool:
+    """Whether a record's product is computed by itself before it is added to others'; alike for all shares."""
+    dense = all(pair.left.is_floating_point() for pair in pairs)
+    return dense and max(_positions([pair]) for pair in pairs) >= MANY
 
 
 def _right(pair: Pair) -> Tensor:
@@ -132,26 +191,24 @@ def _products(pairs: Sequence[Pair], out: Tensor, work: Workspace) -> Tensor:
     return out
 
 
-def _lengths(pairs: Sequence[Pair]) -> Tensor:
+def _lengths(pair: Pair) -> Tensor:
     """sum_t |left_t| |right_t|, in float64."""
-
-    def lengths(pair: Pair) -> Tensor:
-        left, right = _sequences(pair)
-        each: Tensor = torch.linalg.vector_norm(right, dim=-1, dtype=torch.float64)
-        if left.is_floating_point():
-            each = each * torch.linalg.vector_norm(left, dim=-1, dtype=torch.float64)
-        return each.sum(1)
-
-    return sum_of(map(lengths, pairs))
-
-
-def _wide(pair: Pair) -> tuple[Tensor, Tensor]:
     left, right = _sequences(pair)
-    return left.double() if left.is_floating_point() else left, right.double()
+    each: Tensor = torch.linalg.vector_norm(right, dim=-1, dtype=torch.float64)
+    if left.is_floating_point():
+        each = each * torch.linalg.vector_norm(left, dim=-1, dtype=torch.float64)
+    return each.sum(1)
 
 
-def _inner_products(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], work: Workspace) -> Tensor:
-    """sum_{t,s} <l_t, l_s> <r_t, r_s> of every record."""
+def _held_in(dtype: torch.dtype, pair: Pair) -> tuple[Tensor, Tensor]:
+    left, right = _sequences(pair)
+    return left.to(dtype) if left.is_floating_point() else left, right.to(dtype)
+
+
+def _inner_products(
+    first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], work: Workspace
+) -> tuple[Tensor, Tensor]:
+    """<l_t, l_s> and <r_t, r_s> of every record."""
     (l1, r1), (l2, r2) = first, second
     if not l1.is_floating_point() and l2.is_floating_point():
         return _inner_products(second, first, work)
@@ -161,8 +218,8 @@ def _inner_products(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor],
         # the inner product with a unit vector is a coordinate
         left = l1.gather(2, l2[:, None, :].expand(-1, l1.shape[1], -1))
     else:
-        left = (l1[:, :, None] == l2[:, None, :]).double()
-    return left.mul_(work.bmm(r1, r2.transpose(1, 2))).sum((1, 2))
+        left = (l1[:, :, None] == l2[:, None, :]).to(r1.dtype)
+    return left, work.bmm(r1, r2.transpose(1, 2))
 
 
 class Product(NamedTuple):

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sordino.oracle.torch import kernels
-from sordino.oracle.torch.attention import open_attention
 from sordino.oracle.torch.clipping import Entry, Notes
 from sordino.oracle.torch.layers import Rule, known_parameters
-from sordino.oracle.torch.layout import Site, layout_of, made_up, refuse_mixing_of, words_of
+from sordino.oracle.torch.layout import Site, layout_of, made_up, refuse_mixing_of, used_parameters, words_of
+from sordino.oracle.torch.opening import open_layers
 from sordino.oracle.torch.pairs import KEEP, Form, Pair, Scale
 from sordino.oracle.torch.parameters import Place, places
 from sordino.oracle.torch.program import Given, Memory, Program, Untraceable
@@ -58,10 +58,10 @@ class Passes:
             view = self._flat[place.start : place.stop].view(place.parameter.shape)
             view.copy_(place.parameter.detach())
             place.parameter.data = view
-        found = open_attention(model, found)
+        self._sample = self._moved(sample)
+        found = open_layers(model, found, lambda: used_parameters(model, loss, self._sample))
         self.places = [(place.start, place.stop) for place in found]
         self._tape = Tape(model)
-        self._sample = self._moved(sample)
         self._layout = layout_of(model, found, self._tape, loss, self._sample)
         self._apart = [place for place in found if place.name in self._layout.apart]
         booked = {id(place.parameter): place for place in found if place.name not in self._layout.apart}
@@ -195,7 +195,7 @@ class Passes:
                 loss = self._loss(outputs, y.unsqueeze(0)).sum()
             if [call.layer for call in calls] != [site.layer for site in self._layout.sites]:
                 raise ValueError("the model calls other layers at every call: it must not.")
-            return loss, ([calls[number].input for number in booked], loss)
+            return loss, ([calls[number].inputs for number in booked], loss)
 
         zeros = [torch.zeros(shape, dtype=self._own_dtype, device=self.device) for shape in shapes]
         apart = [place.parameter.detach() for place in self._apart]
@@ -208,7 +208,7 @@ class Passes:
         entries = [
             (books.places[name], form, pair)
             for books, a, e in zip(filter(None, self._books), a, e, strict=True)
-            for name, form, pair in books.rule(books.layer, self._booked(a), self._booked(e))
+            for name, form, pair in books.rule(books.layer, *map(self._booked, a), self._booked(e))
             if name in books.places
         ]
         for place, each in zip(self._apart, rows, strict=True):
@@ -258,7 +258,7 @@ def _notices(model: nn.Module, apart: list[Place], unused: set[str], together: b
     if not together:
         notices.append(
             "torch.func.vmap cannot follow this model, so its records are computed one after the other, which is slow. "
-            "Recurrent layers of PyTorch are such a case: write them with nn.Linear and a loop."
+            "An nn.LSTM with proj_size is such a case: write it with nn.Linear and a loop."
         )
     if unused:
         notices.append(

@@ -10,23 +10,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sordino.oracle.torch.isolation import bits_of
 from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import KEEP, Pair, blocks, equal_parts, sum_of
 from sordino.oracle.torch.rounding import lost, slack
 from sordino.oracle.torch.workspace import Step, Workspace
 
+Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
+
 
 class Patches:
-    """sum_t left_t patch_t(right)', from tensors (records, channels out, ..) and (records, channels in, ..)."""
+    """sum_t left_t patch_t(right)', from tensors (records, channels, ..) and (records, channels, ..).
 
-    def __init__(self, layer: nn.Conv1d | nn.Conv2d) -> None:
+    A convolution meets patches of its input, a transposed one patches of its output's gradient: there the input is on
+    the left.
+    """
+
+    def __init__(self, layer: Convolution) -> None:
         self._groups = layer.groups
-        self._shape = (layer.out_channels, layer.in_channels // layer.groups, *layer.kernel_size)
-        self._flat = len(layer.kernel_size) == 1
-        # one dimension is two with a height of one
-        self._kernel, self._stride, self._dilation = (
-            (1, *given) if self._flat else given for given in (layer.kernel_size, layer.stride, layer.dilation)
-        )
+        self._left_channels = layer.weight.shape[0]
+        self._kernel, self._stride, self._dilation = layer.kernel_size, layer.stride, layer.dilation
         self._numbers = layer.weight.numel()
         self._fill = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
         # functional.pad wants the last axis first: before and after it, then before and after the one ahead of it
@@ -57,19 +60,22 @@ class Patches:
         shares: dict[int, tuple[Tensor, list[Pair]]] = {}
         for weights, pair in weighted:
             shares.setdefault(id(weights), (weights, []))[1].append(pair)
+        bits = [work.note_bits(len(weights)) for weights, _ in shares.values()]
 
         def write() -> None:
             out.zero_()
-            for weights, pairs in shares.values():
+            for (weights, pairs), seen in zip(shares.values(), bits, strict=True):
                 for total, block in zip(out, equal_parts(len(weights), len(out)), strict=True):
-                    self._add([pair.part(block) for pair in pairs], weights[block], total, work)
+                    self._add([pair.part(block) for pair in pairs], weights[block], total, seen[block], work)
 
         return write
 
-    def _add(self, pairs: Sequence[Pair], weights: Tensor, total: Tensor, work: Workspace) -> None:
+    def _add(self, pairs: Sequence[Pair], weights: Tensor, total: Tensor, seen: Tensor, work: Workspace) -> None:
         for some in self._blocks(pairs):
             rows = work.scratch("rows", some.stop - some.start, self._numbers)
             self._products([pair.part(some) for pair in pairs], rows, work)
+            if work.trying:
+                seen[some] = bits_of(rows).sum(1)
             total.addmv_(rows.T, weights[some])
 
     def _measured(self, pairs: Sequence[Pair], squares: Tensor, work: Workspace) -> None:
@@ -80,22 +86,22 @@ class Patches:
         positions = sum(pair.left[0, 0].numel() for pair in pairs)
         # the sum is taken anew, from the pairs: rounding is relative to what was added up, at most |left| |patches|,
         # and every number of the input stands in at most as many patches as the kernel has places
-        places = self._kernel[0] * self._kernel[1]
+        places = math.prod(self._kernel)
         added = sum_of(_length(left) * _length(right) for left, right in map(_both, pairs))
         squares.add_(added, alpha=math.sqrt(places) * slack(positions, work.dtype))
         squares.square_().mul_(1 + slack(self._numbers, work.dtype)).add_(lost(self._numbers * positions, work.dtype))
 
     def _blocks(self, pairs: Sequence[Pair]) -> list[slice]:
         left, right = _both(pairs[0])
-        patches = right.shape[1] * self._kernel[0] * self._kernel[1] * left[0, 0].numel()
+        patches = right.shape[1] * math.prod(self._kernel) * left[0, 0].numel()
         return blocks(len(left), patches * left.element_size())
 
     def _products(self, pairs: Sequence[Pair], rows: Tensor, work: Workspace) -> None:
         """left_g patches_g' for every group of channels, written into `rows`."""
         records, groups = len(rows), self._groups
-        out = rows.view(records * groups, self._shape[0] // groups, -1)
+        out = rows.view(records * groups, self._left_channels // groups, -1)
         for number, (left, right) in enumerate(map(_both, pairs)):
-            seen, positions = self._seen(self._image(right)), left[0, 0].numel()
+            seen, positions = self._seen(self._image(right), left.shape[2:]), left[0, 0].numel()
             # one copy for all records: PyTorch's im2col sets its threads to work anew for every single one
             patches = work.scratch("patches", *seen.shape).copy_(seen)
             work.add_bmm(
@@ -105,21 +111,15 @@ class Patches:
                 first=number == 0,
             )
 
-    def _seen(self, image: Tensor) -> Tensor:
-        """(records, channels, kernel height, kernel width, height, width): what every place of the kernel meets."""
-        far = [apart * (width - 1) for width, apart in zip(self._kernel, self._dilation, strict=True)]
-        counts = [(size - d - 1) // s + 1 for size, d, s in zip(image.shape[2:], far, self._stride, strict=True)]
-        records, channels, down, across = image.stride()
-        inside = (self._dilation[0] * down, self._dilation[1] * across)
-        between = (self._stride[0] * down, self._stride[1] * across)
-        return image.as_strided((*image.shape[:2], *self._kernel, *counts), (records, channels, *inside, *between))
+    def _seen(self, image: Tensor, counts: torch.Size) -> Tensor:
+        """(records, channels, places of the kernel, positions): what every place of the kernel meets."""
+        first, axes = image.stride()[:2], image.stride()[2:]
+        inside = [apart * step for apart, step in zip(self._dilation, axes, strict=True)]
+        between = [apart * step for apart, step in zip(self._stride, axes, strict=True)]
+        return image.as_strided((*image.shape[:2], *self._kernel, *counts), (*first, *inside, *between))
 
     def _image(self, right: Tensor) -> Tensor:
-        padded = functional.pad(right, self._margin, mode=self._fill) if any(self._margin) else right
-        return self._plane(padded)
-
-    def _plane(self, tensor: Tensor) -> Tensor:
-        return tensor.unsqueeze(2) if self._flat else tensor
+        return functional.pad(right, self._margin, mode=self._fill) if any(self._margin) else right
 
 
 def _both(pair: Pair) -> tuple[Tensor, Tensor]:
@@ -132,7 +132,7 @@ def _length(tensor: Tensor) -> Tensor:
     return length
 
 
-def _padding(layer: nn.Conv1d | nn.Conv2d) -> tuple[int | None, ...]:
+def _padding(layer: Convolution) -> tuple[int | None, ...]:
     """The padding on both sides of every axis; None where it is whatever keeps the size."""
     if isinstance(layer.padding, str):
         return tuple(None if layer.padding == "same" else 0 for _ in layer.kernel_size)

@@ -15,10 +15,24 @@ protected, read "person" for record and "k places in one block" for place: see `
 **The error of a block.** With unit roundoff u, a sum of K products in any order is off by at most
 gamma_K = K u/(1 - K u) of the sum of their magnitudes. Where a record's gradient of a parameter is one product or one
 vector, the Euclidean norm of those magnitudes is at most the sum of the clipped norms, m C. Where it is a sum of
-several products, which may cancel, their total length L_i counts; they are summed in double precision, and norms are
-measured so large, by CANCELLED L_i^2 in their square, that no record's weight times L_i is above
-C / sqrt(CANCELLED) = 4096 C. Rounding to the grid, of step at most 2^-26 C, moves a block by half a step in each of d
-coordinates.
+T products, which may cancel, there are two ways. Many are added up for each record alone: what the record adds is then
+one vector, and its norm is measured so large that the rounding of this vector, at most gamma_T L_i with the total
+length L_i = sum_t |l_t| |r_t| of the products, is within it. Few are summed for all records at once, in double
+precision, and norms are measured so large, by CANCELLED L_i^2 in their square, that no record's weight times L_i is
+above C / sqrt(CANCELLED) = 4096 C. Rounding to the grid, of step at most 2^-26 C, moves a block by half a step in each
+of d coordinates.
+
+**A norm from inner products.** |sum_t l_t r_t'|^2 = sum_ts <l_t, l_s> <r_t, r_s>. With n and m numbers in a side, an
+inner product is off by at most gamma_n |l_t| |l_s| + n tiny, or gamma_m |r_t| |r_s| + m tiny, their product by u of it
+and `tiny`, and the sum over s by gamma_T of the magnitudes; the sum over t is in double precision. As
+sum_ts |l_t| |l_s| |r_t| |r_s| = L^2, what is computed is below the square by at most
+
+    gamma_{n+m+T+2} L^2 + 2 n tiny (sum_t |r_t|)^2 + 2 m tiny (sum_t |l_t|)^2 + 2 T^2 tiny,
+
+which is added (`slack` is twice gamma); lengths follow from the inner products of positions with themselves. The first
+term may be T gamma |g|^2 where positions are orthogonal: where that is not small in single precision (ROUGH), or where
+pairs may cancel (differences), the products are in double precision. Numbers that are too large give an infinity or a
+NaN, and the record counts for nothing.
 
 **Numbers too small for the dtype** lose at most `tiny` each. In a sum that is all. But a weight is multiplied into one
 side of a product before the other side is: what is lost then, `tiny` in each of at most d numbers, is multiplied by
@@ -45,6 +59,9 @@ CANCELLED = 2.0**-24
 
 FAR = 2.0**-60
 """Times clip / tiny, the longest side of a product that counts: some 1e20 clips in single precision."""
+
+ROUGH = 2.0**-6
+"""How much of a squared norm may be added for the rounding of inner products, where positions are orthogonal."""
 
 LONGEST = 1 << 22
 """Products in one sum, at most."""

@@ -9,21 +9,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sordino.oracle.torch.layers import rule_of
+from sordino.oracle.torch.recurrence import Recurrence
 
 
 class Call(NamedTuple):
-    """One call of a layer: what went in, what came out, and how often the input had been changed in place before."""
+    """One call of a layer: what went in, what came out, and how often the inputs had been changed in place before."""
 
     layer: nn.Module
-    input: Tensor
+    inputs: tuple[Tensor, ...]
     output: Tensor
-    before: int
+    before: tuple[int, ...]
 
 
 class Tape:
@@ -38,7 +39,10 @@ class Tape:
             known = rule_of(layer) is not None and "forward" not in vars(layer)
             if known and any(parameter.requires_grad for parameter in own):
                 # in place of a hook, which would take the slower way through nn.Module
-                layer.forward = partial(self._noted, layer, layer.forward)
+                if isinstance(layer, Recurrence):
+                    layer.forward = partial(self._unrolled, layer, layer.forward)  # type: ignore[method-assign]
+                else:
+                    layer.forward = partial(self._noted, layer, layer.forward)
 
     @contextmanager
     def recording(self, zeros: Sequence[Tensor | None] = ()) -> Iterator[list[Call]]:
@@ -50,15 +54,34 @@ class Tape:
         finally:
             self._calls, self._zeros = None, ()
 
-    def _noted(self, layer: nn.Module, forward: Callable[[Tensor], Tensor], input: Tensor) -> Tensor:
-        output = forward(input)
+    def _noted(
+        self, layer: nn.Module, forward: Callable[..., Tensor], input: Tensor, *more: Any, **other: Any
+    ) -> Tensor:
+        # a transposed convolution may be told the size of its output
+        output = forward(input, *more, **other)
         if self._calls is None:
             return output
-        number = len(self._calls)
-        before = 0 if torch._C._functorch.is_functorch_wrapped_tensor(input) else input._version
-        self._calls.append(Call(layer, input, output, before))
-        zeros = self._zeros[number] if number < len(self._zeros) else None
+        zeros = self._next_zeros()
+        self._calls.append(_call(layer, (input,), output))
         return output if zeros is None else output + zeros
+
+    def _unrolled(
+        self, layer: Recurrence, forward: Callable[..., tuple[Tensor, ...]], x: Tensor, *state: Tensor
+    ) -> tuple[Tensor, ...]:
+        if self._calls is None:
+            return forward(x, *state)
+        unrolled = layer.unroll(x, state, self._next_zeros())
+        self._calls.append(_call(layer, unrolled.inputs, unrolled.gates))
+        return (unrolled.output, *unrolled.state)
+
+    def _next_zeros(self) -> Tensor | None:
+        number = len(self._calls or ())
+        return self._zeros[number] if number < len(self._zeros) else None
+
+
+def _call(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Call:
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    return Call(layer, inputs, output, tuple(0 if wrapped(each) else each._version for each in inputs))
 
 
 def edges_into_parameters(losses: Tensor) -> Counter[Tensor]:

@@ -20,12 +20,15 @@ Step = Callable[[], object]
 class Workspace:
     """Tensors on one device, mostly of one dtype. `steps` are to be done in every pass, in their order.
 
-    `aligned` has batched products computed as in `alignment`.
+    `aligned` has batched products computed as in `alignment`. While `trying`, what records add is noted, as sums of
+    its bits, by those who compute it anew for a sum.
     """
 
     def __init__(self, dtype: torch.dtype, device: torch.device, aligned: bool = False) -> None:
         self.dtype, self.device, self.aligned = dtype, device, aligned
         self.steps: list[Step] = []
+        self.trying = False
+        self.bits: list[Tensor] = []
         self._scratch: dict[tuple[str, torch.dtype], Tensor] = {}
 
     def take(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
@@ -38,6 +41,11 @@ class Workspace:
         if key not in self._scratch or self._scratch[key].numel() < size:
             self._scratch[key] = torch.empty(size, dtype=key[1], device=self.device)
         return self._scratch[key][:size].view(shape)
+
+    def note_bits(self, records: int) -> Tensor:
+        """Where to note them, one number per record."""
+        self.bits.append(torch.zeros(records, dtype=torch.int64, device=self.device))
+        return self.bits[-1]
 
     def bmm(self, a: Tensor, b: Tensor) -> Tensor:
         return alignment.bmm(a, b) if self.aligned else torch.bmm(a, b)
