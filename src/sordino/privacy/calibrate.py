@@ -13,14 +13,17 @@ from collections.abc import Callable
 from sordino.budget import Budget
 from sordino.privacy import accountants
 from sordino.privacy.accountants.event_leaves import leaves_of
+from sordino.privacy.accountants.gdp import GaussianAccountant
 from sordino.privacy.accountants.pld import LossAccountant
 from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 
+_CLOSED_FORM = GaussianAccountant()
 _COARSE, _HALF_AS_COARSE = LossAccountant(grain=0.2), LossAccountant(grain=0.1)
 _SLACK = 1e-4
 """The event returned costs at least (1 - 1e-4) of the budget."""
 
+_STEEPEST = -50.0
 _SMALLEST, _LARGEST = 2.0**-20, 2.0**40
 _KEPT = 64
 
@@ -121,8 +124,11 @@ def _search_once(build: Callable[[float], Event], budget: Budget) -> float:
 
 
 def _search(build: Callable[[float], Event], budget: Budget) -> float:
-    exactly = _excess(build, budget, accountants.epsilon)
-    if leaves_of(build(1.0), budget.relation).sampled and _COARSE.supports(build(1.0), budget.relation):
+    leaves = leaves_of(build(1.0), budget.relation)
+    # of Gaussian releases nobody knows more than the closed form, which is infinite where a lattice's distance is in
+    # the way: then the others would be asked in vain, at every step of the search
+    exactly = _excess(build, budget, _CLOSED_FORM.epsilon if leaves.gaussian else accountants.epsilon)
+    if leaves.sampled and _COARSE.supports(build(1.0), budget.relation):
         coarsely, finer = (_excess(build, budget, one.epsilon) for one in (_COARSE, _HALF_AS_COARSE))
         guess, slope = _roughly(coarsely, budget)
         # what a grid adds goes with the square of its grain
@@ -132,15 +138,17 @@ def _search(build: Callable[[float], Event], budget: Budget) -> float:
         guess, slope = _roughly(exactly, budget)
 
     # From here on the tightest accountant: along the slope, in logarithms, to the middle of what is close enough.
-    unsafe, safe = 0.0, math.inf
+    unsafe, safe, width = 0.0, math.inf, math.inf
     while True:
         excess = exactly(guess)
         unsafe, safe = (guess, safe) if excess > 0 else (unsafe, guess)
         if -_SLACK <= excess <= 0 or safe <= unsafe * (1 + 1e-3 * _SLACK):
             return safe
         guess *= math.exp(-(excess + _SLACK / 2) / slope)
-        if not unsafe < guess < safe:
-            guess = math.sqrt(unsafe * safe) if 0 < unsafe and safe < math.inf else 2 * unsafe or safe / 2
+        before, width = width, math.log(safe / unsafe) if 0 < unsafe and safe < math.inf else math.inf
+        # epsilon may jump to infinity beside the budget, and then no slope leads there
+        if not unsafe < guess < safe or width > before / 2:
+            guess = math.sqrt(unsafe * safe) if width < math.inf else 2 * unsafe or safe / 2
         if guess > _LARGEST:
             raise ValueError(_impossible(budget))
 
@@ -183,7 +191,8 @@ def _roughly(excess: Callable[[float], float], budget: Budget) -> tuple[float, f
     root = brentq(at, low, high, xtol=1e-3)
     near, far = sorted(found, key=lambda x: abs(x - root))[:2]
     slope = (at(far) - at(near)) / (far - near)
-    return math.exp(root), slope if slope < 0 else -1.0
+    # a steeper one is a jump, not a slope, and would lead nowhere
+    return math.exp(root), slope if _STEEPEST < slope < 0 else -1.0
 
 
 def _impossible(budget: Budget) -> str:
