@@ -104,7 +104,7 @@ def test_predict_replaces_predictions_but_not_those_it_reads(sordino: Any, home:
 def test_plan_draws_over_nothing_but_its_plot(
     sordino: Any, home: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    one = SimpleNamespace(name="a method", feasible=True, excess=0.1, noise=1.0, passes=1)
+    one = SimpleNamespace(name="a method", feasible=True, excess=0.1, bound=None, noise=1.0, passes=1)
     monkeypatch.setattr("sordino.planner.candidates", lambda *_: [one])
     plan = ("plan", "--records", 1000, "--features", 3, "--epsilon", 1, "--method", "output-perturbation", "--plot")
     plot = home / f"plot.{ending}"

@@ -154,3 +154,19 @@ def test_budgets_that_cannot_be_met() -> None:
         calibrate(lambda m: PoissonSampled(Gaussian(m), 1e-6), Budget(1.0, 1e-5))
     with pytest.raises(ValueError, match=r"fixed-size batches"):
         calibrate(fixed_size, Budget(1.0, 1e-5, ADD))
+
+
+def test_a_jump_beside_the_budget_is_found_in_a_few_steps() -> None:
+    """The lattice's share of delta grows with e^epsilon: from some noise on downwards no epsilon holds at all."""
+    asked = []
+
+    def build(multiplier: float) -> Event:
+        asked.append(multiplier)
+        return repeat(GaussianNoise.at(multiplier, 2.0, 21).event, 42)
+
+    # at the largest epsilon there is, and a hair below
+    for epsilon in (29.2313135, 29.634, 29.9, 1e5):
+        asked.clear()
+        multiplier = calibrate(build, Budget(epsilon, 1e-4))
+        assert accountants.epsilon(build(multiplier), 1e-4, REPLACE) <= epsilon
+        assert len(asked) < 150

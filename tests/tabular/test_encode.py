@@ -266,8 +266,8 @@ SECRET = "4711"
         (Number(0, 1), [0.0, float("inf"), -float("inf")], "an infinite number in at least one record"),
         (Number(0, 1), [0, 1, None], "no number in at least one record"),
         (Number(0, 1), [None, None], "no number in at least one record"),
-        (Number(0, 1), np.array(["2020-01-01"], dtype="datetime64[s]"), "timestamp.*asks for numbers"),
-        (Number(0, 1), [[1], [2]], "nested.*asks for numbers"),
+        (Number(0, 1), np.array(["2020-01-01"], dtype="datetime64[s]"), "timestamp.*numbers are needed"),
+        (Number(0, 1), [[1], [2]], "nested.*numbers are needed"),
         (Number(0, 1), ["1", SECRET, 3], "mixes texts and numbers"),
         (
             Category(("p", "q")),

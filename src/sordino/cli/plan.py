@@ -96,20 +96,17 @@ def plan(
         facts["Huber's threshold, of half the target's range"] = problem.loss.threshold
     show_table("Public facts", ("", ""), [(name, shown_number(value)) for name, value in facts.items()])
     compared = candidates(problem, budget)
-    show_table(
-        "Methods, by predicted excess risk",
-        ("method", "excess risk", "proven at most", "noise", "passes"),
-        [
-            (
-                one.name,
-                shown_number(one.excess),
-                "" if one.bound is None else shown_number(one.bound),
-                *map(shown_number, (one.noise, one.passes)),
-            )
-            for one in compared
-            if one.feasible
-        ],
-    )
+    feasible = [one for one in compared if one.feasible]
+    columns = {
+        "method": [one.name for one in feasible],
+        "excess risk": [shown_number(one.excess) for one in feasible],
+        "proven at most": ["" if one.bound is None else shown_number(one.bound) for one in feasible],
+        "noise": [shown_number(one.noise) for one in feasible],
+        "passes": [shown_number(one.passes) for one in feasible],
+    }
+    # most theorems are about strongly convex problems: without a penalty there is often nothing to show
+    shown = {name: cells for name, cells in columns.items() if any(cells)}
+    show_table("Methods, by predicted excess risk", tuple(shown), list(zip(*shown.values(), strict=True)))
     for one in compared:
         if not one.feasible:
             say(f"Not {one.name}: {one.reason}")

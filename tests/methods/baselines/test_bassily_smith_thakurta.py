@@ -102,6 +102,9 @@ def test_the_run_follows_the_formulas(mu):
     class Silent:
         sensitivity, event = 2.0, plan.noise.event
 
+        def begin(self):
+            return self
+
         def perturb(self, value, randomness):
             return value
 

@@ -51,7 +51,7 @@ def test_columns_that_are_not_used_may_differ(tmp_path):
     table = Table(tmp_path, "y", ["a"])
     assert table.shape == (3, 1)
     with Partition.whole(table).read() as blocks:
-        ((_, X, y),) = blocks
+        ((_, X, y, _),) = blocks
     assert X.tolist() == [[1.0], [2.0], [5.0]]
     assert y.tolist() == [1.0, -1.0, 1.0]
 
@@ -225,7 +225,7 @@ def test_missing_numbers_are_not_numbers(tmp_path):
     want = np.array([[1.5, 1, 1, 1, 2], [nan, 2, 0, nan, 4], [2.5, nan, 1, nan, nan], [3.5, 4, nan, 7, 8]])
     for which in (None, np.array([0, 2, 3])):
         with Partition.whole(table).read(which) as blocks:
-            ((_, X, y),) = blocks
+            ((_, X, y, _),) = blocks
         some = slice(None) if which is None else which
         np.testing.assert_array_equal(X, want[some])
         np.testing.assert_array_equal(y, np.array([1, nan, 3, 4])[some])
