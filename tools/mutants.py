@@ -530,6 +530,13 @@ ROWS: list[Row] = [
         "tests/oracle/torch/test_matrix.py",
     ),
     (
+        "networks: products that cancel at infinity are summed",
+        "oracle/torch/matrix.py",
+        "            squares.masked_fill_(too_long(lengths, dtype), torch.inf)\n",
+        "",
+        "tests/oracle/torch/test_matrix.py",
+    ),
+    (
         "networks: the state behind a gate of a GRU has the gradient before it",
         "oracle/torch/layers.py",
         "e[..., 2 * width :] * r], -1)",

@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from sordino.oracle.torch import matrix
+from sordino.oracle.query import Gradient
+from sordino.oracle.torch import TorchOracle, matrix, network_problem
 from sordino.oracle.torch.matrix import Matrix
 from sordino.oracle.torch.pairs import Pair
 from sordino.oracle.torch.rounding import ROUGH, slack
@@ -123,3 +125,37 @@ def test_several_pairs_are_measured_as_their_sum(dtype):
     squares, _ = Matrix((N, M))._inner([Pair(l1, r1), Pair(l2, r2)], room)
     true = ((exact(l1, r1) + exact(l2, r2)) ** 2).sum((1, 2))
     np.testing.assert_allclose(squares, true, rtol=1e-9)
+
+
+class _Cancelling(nn.Module):
+    """One layer twice, once with the other sign: no record has a gradient, whatever its numbers are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(80, 80, bias=False)
+
+    def forward(self, x):
+        return self.layer(x) - self.layer(x)
+
+
+def test_a_record_whose_products_cancel_at_infinity_counts_for_nothing():
+    """In single precision its sum would be infinity minus infinity, and so would be what is released."""
+    model = _Cancelling()
+    x, y = torch.ones(3, 16, 80), torch.ones(3, 16, 80)
+    x[1], y[1] = 0, 0
+    x[1, 0, 0] = y[1, 0, 0] = 1e20
+    oracle = TorchOracle(model, lambda out, y: (out * y).sum((1, 2)), (x, y), network_problem(model, 3))
+    assert np.array_equal(oracle._answer(Gradient(np.zeros(80 * 80), 1.0)), np.zeros(80 * 80))
+
+
+def test_products_too_large_on_the_way_are_no_norm():
+    left, right = sides("random")
+    form, room = Matrix((N, M)), work()
+    left, right = left[:2], right[:2]
+    left[1], right[1] = left[1] * 1e18, right[1] * 1e20
+    # twice, as in a layer that is used twice: in double precision nothing is too large
+    pairs = [Pair(left, right), Pair(-left, right)]
+    squares, lengths = form._inner(pairs, room)
+    assert torch.isfinite(squares).all()
+    bound = form._as_summed((squares, lengths), pairs)
+    assert torch.isfinite(bound).tolist() == [True, False]

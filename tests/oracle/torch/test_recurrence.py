@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import torch_networks as nets
@@ -113,3 +114,33 @@ def test_dropout_between_layers_is_drawn_from_the_runs_randomness():
     first = oracle._answer(query).copy()
     torch.manual_seed(0)
     assert not np.array_equal(first, oracle._answer(query))
+
+
+@pytest.mark.parametrize("trained", ["weight_hh_l0", "bias_hh_l0"])
+def test_a_layer_of_which_only_the_state_is_trained(trained):
+    """Nothing that goes into the gates wants gradients then, and the books miss the parameter."""
+    network = nets.Network(lambda: nets.Sequences(nn.GRU), (4, 3))
+    model, data = network.model(), network.data()
+    for name, parameter in model.rnn.named_parameters():
+        parameter.requires_grad_(name == trained)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        oracle = TorchOracle(model, nets.CROSS_ENTROPY, data, nets.problem_of(model))
+    query = Gradient(parameter_vector(model), 0.05)
+    rows = nets.gradients(model, data, query.at)
+    assert np.allclose(oracle._answer(query), nets.clipped(rows, 0.05 / oracle._room(query)).sum(0), atol=1e-7)
+
+
+@pytest.mark.parametrize("how", ["pruned", "weight_norm"])
+def test_a_layer_whose_weight_is_computed_before_every_call_stays_closed(how):
+    """Its weight is no parameter: opened, it would keep the numbers it began with, and nothing would train it."""
+    layer = nn.GRU(3, 4)
+    if how == "pruned":
+        prune.random_unstructured(layer, "weight_hh_l0", 0.4)
+    else:
+        with pytest.warns(FutureWarning, match="deprecated"):
+            nn.utils.weight_norm(layer, "weight_hh_l0")
+    given = places(layer)
+    found = open_layers(layer, given, set)
+    assert [place.name for place in found] == [place.name for place in given]
+    assert "forward" not in vars(layer)

@@ -13,7 +13,7 @@ from torch import Tensor
 from sordino.oracle.torch.isolation import bits_of
 from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import KEEP, Pair, blocks, equal_parts, same, sum_of
-from sordino.oracle.torch.rounding import CANCELLED, LONGEST, ROUGH, lost, slack
+from sordino.oracle.torch.rounding import CANCELLED, LONGEST, ROUGH, lost, slack, too_long
 from sordino.oracle.torch.workspace import Step, Workspace
 
 MANY = 16
@@ -160,6 +160,7 @@ class Matrix:
         if _is_alone(pairs):
             squares.sqrt_().add_(lengths, alpha=slack(_positions(pairs), dtype)).square_()
             squares.add_(2 * lost(self.shape[0] * self.shape[1] * _positions(pairs), dtype))
+            squares.masked_fill_(too_long(lengths, dtype), torch.inf)
         else:
             squares.addcmul_(lengths, lengths, value=CANCELLED)
         return squares.mul_(1 + slack(16, dtype))

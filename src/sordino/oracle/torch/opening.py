@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from sordino.oracle.torch import attention, recurrence, tables
 from sordino.oracle.torch.opened import Known
@@ -26,9 +26,10 @@ OPENERS: dict[type[nn.Module], Opener] = {
 def open_layers(model: nn.Module, places: list[Place], used: Callable[[], set[int]]) -> list[Place]:
     """The places of the model's parameters after its layers were opened.
 
-    Left closed are layers that share a parameter with another one, and those that their opener leaves closed. `used`
-    tells by identity which parameters a record's loss depends on: a layer is closed again where the model uses one of
-    its parameters by itself, beside the layer.
+    Left closed are layers that share a parameter with another one, those with a tensor that hooks compute anew before
+    every call (a pruned weight, weight_norm), and those that their opener leaves closed. `used` tells by identity which
+    parameters a record's loss depends on: a layer is closed again where the model uses one of its parameters by itself,
+    beside the layer.
     """
     known = {id(place.parameter): place for place in places}
     opened: list[tuple[nn.Module, Known, list[Place]]] = []
@@ -37,7 +38,8 @@ def open_layers(model: nn.Module, places: list[Place], used: Callable[[], set[in
         own = {id(parameter) for parameter in layer.parameters(recurse=False)}
         if opener is None or not own & known.keys() or own & _elsewhere(model, layer):
             continue
-        if "forward" in vars(layer) or (found := opener(name, layer, known)) is None:
+        computed = any(isinstance(value, Tensor) for value in vars(layer).values())
+        if computed or "forward" in vars(layer) or (found := opener(name, layer, known)) is None:
             continue
         opened.append((layer, {parameter: known.pop(parameter) for parameter in own & known.keys()}, found))
         known |= {id(place.parameter): place for place in found}

@@ -13,7 +13,7 @@ from torch.nn import functional
 from sordino.oracle.torch.isolation import bits_of
 from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import KEEP, Pair, blocks, equal_parts, sum_of
-from sordino.oracle.torch.rounding import lost, slack
+from sordino.oracle.torch.rounding import lost, slack, too_long
 from sordino.oracle.torch.workspace import Step, Workspace
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
@@ -85,10 +85,12 @@ class Patches:
             squares[some] = torch.linalg.vector_norm(rows, dim=1)
         positions = sum(pair.left[0, 0].numel() for pair in pairs)
         # the sum is taken anew, from the pairs: rounding is relative to what was added up, at most |left| |patches|,
-        # and every number of the input stands in at most as many patches as the kernel has places
+        # and every number of the padded image stands in at most as many patches as the kernel has places
         places = math.prod(self._kernel)
-        added = sum_of(_length(left) * _length(right) for left, right in map(_both, pairs))
-        squares.add_(added, alpha=math.sqrt(places) * slack(positions, work.dtype))
+        lengths = sum_of(_length(left) * self._image_length(right) for left, right in map(_both, pairs))
+        lengths.mul_(math.sqrt(places))
+        squares.add_(lengths, alpha=slack(positions, work.dtype))
+        squares.masked_fill_(too_long(lengths, work.dtype), torch.inf)
         squares.square_().mul_(1 + slack(self._numbers, work.dtype)).add_(lost(self._numbers * positions, work.dtype))
 
     def _blocks(self, pairs: Sequence[Pair]) -> list[slice]:
@@ -120,6 +122,10 @@ class Patches:
 
     def _image(self, right: Tensor) -> Tensor:
         return functional.pad(right, self._margin, mode=self._fill) if any(self._margin) else right
+
+    def _image_length(self, right: Tensor) -> Tensor:
+        # zeros add nothing to it, a margin of copies does
+        return _length(right if self._fill == "constant" else self._image(right))
 
 
 def _both(pair: Pair) -> tuple[Tensor, Tensor]:

@@ -90,12 +90,14 @@ def opened(name: str, layer: nn.RNNBase, known: Known) -> list[Place] | None:
     if layer.proj_size:
         return None
     places: list[Place] = []
-    recurrences = []
+    recurrences: list[nn.Module] = []
     directions = ("", "_reverse") if layer.bidirectional else ("",)
     for suffix in [f"_l{number}{direction}" for number in range(layer.num_layers) for direction in directions]:
         parameters: dict[str, nn.Parameter | None] = {}
         for part in PARAMETERS if layer.bias else PARAMETERS[:2]:
-            parameters[part], place = piece(getattr(layer, part + suffix), f"{name}.{part}{suffix}.opened", known)
+            parameters[part], place = piece(
+                getattr(layer, part + suffix), f"{name}.recurrences.{len(recurrences)}.{part}", known
+            )
             places += place
         recurrences.append(Recurrence(layer.mode, parameters))
     layer.recurrences = nn.ModuleList(recurrences)

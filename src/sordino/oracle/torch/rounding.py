@@ -32,7 +32,8 @@ sum_ts |l_t| |l_s| |r_t| |r_s| = L^2, what is computed is below the square by at
 which is added (`slack` is twice gamma); lengths follow from the inner products of positions with themselves. The first
 term may be T gamma |g|^2 where positions are orthogonal: where that is not small in single precision (ROUGH), or where
 pairs may cancel (differences), the products are in double precision. Numbers that are too large give an infinity or a
-NaN, and the record counts for nothing.
+NaN, and the record counts for nothing. So does a record whose own sum, of products that may cancel, could be too large
+on the way: half the largest number is the longest L_i (`too_long`).
 
 **Numbers too small for the dtype** lose at most `tiny` each. In a sum that is all. But a weight is multiplied into one
 side of a product before the other side is: what is lost then, `tiny` in each of at most d numbers, is multiplied by
@@ -53,6 +54,7 @@ import sys
 from functools import cache
 
 import torch
+from torch import Tensor
 
 CANCELLED = 2.0**-24
 """How much of a record's squared length counts towards its squared norm, where products may cancel."""
@@ -85,6 +87,11 @@ def slack(terms: int, dtype: torch.dtype = torch.float64) -> float:
 def lost(terms: int, dtype: torch.dtype = torch.float64) -> float:
     """Bounds what so many products have lost that are too small for the dtype."""
     return terms * float(torch.finfo(dtype).tiny)
+
+
+def too_long(lengths: Tensor, dtype: torch.dtype) -> Tensor:
+    """Whose products, of this total length, may be too large for the dtype while they are added up."""
+    return ~(lengths <= torch.finfo(dtype).max / 2)
 
 
 @cache
