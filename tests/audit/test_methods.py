@@ -213,6 +213,9 @@ class HalfNoise:
         self.sensitivity, self.multiplier = claimed.sensitivity, claimed.multiplier
         self.event = claimed.event
 
+    def begin(self):
+        return self
+
     def perturb(self, value, randomness):
         return replace(self.claimed, std=self.claimed.std / 2).perturb(value, randomness)
 

@@ -48,7 +48,7 @@ _GROWTH = 0.1
 _FARTHEST = -250.0
 """log delta beyond which more digits are not worth having."""
 
-_MOST_POINTS, _MOST_WORK, _FEWEST = 2**21, 2**23, 2**17
+_MOST_POINTS, _MOST_WORK, _FEWEST = 2**22, 2**23, 2**17
 """Largest transform, sum of their lengths, and what each may have anyway; beyond, the grid coarsens."""
 
 
