@@ -5,9 +5,9 @@
 `FOLDER` has mnist.npz. A softmax model of histograms of oriented gradients, four epochs in order, cosine steps, delta
 1e-5, replace-one. Batches, clip and step size were chosen on the last 10,000 training pictures, by runs on the first
 50,000 (`--choose` does so again, in half an hour); what is kept is trained on all 60,000 and measured on the test
-pictures, which chose nothing. Independent noise has two rows: with the hundred batches of an epoch with which
-correlated noise is mostly compared, and with the few large ones that are best for it. Beside them, without records, the
-noise of the mean iterate that the plans of other runs have.
+pictures, which had no say in that grid, but were looked at in first trials before it. Independent noise has two rows:
+with the hundred batches of an epoch with which correlated noise is mostly compared, and with the few large ones that
+are best for it. Beside them, without records, the noise of the mean iterate that the plans of other runs have.
 """
 
 from __future__ import annotations
