@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score, roc_auc_score
 
 from sordino.budget import Budget, Relation
 from sordino.evaluation import ConfusionMatrix, ErrorMoments, Outcomes, ScoreHistogram
-from sordino.evaluation.class_counts import ClassCounts
+from sordino.evaluation.class_counts import CountsByClass
 from sordino.evaluation.measure import quantile, rate_interval
 from sordino.privacy.randomness import Randomness
 from sordino.problem import HeldOut, PersonUnit
@@ -36,7 +36,7 @@ def test_a_rate_with_noise(rate, records, noise, low, high):
 
 
 def test_the_area_of_a_small_table():
-    counts = ClassCounts(np.array([[30.0, 15, 10, 5], [1.0, 2, 5, 12]]), 0.4, False, 0.95)
+    counts = CountsByClass(np.array([[30.0, 15, 10, 5], [1.0, 2, 5, 12]]), 0.4, False, 0.95)
     area = counts.area()
     assert area.value == pytest.approx(0.8583333, abs=1e-7)
     # pair by pair, half for those in one cell
@@ -73,8 +73,8 @@ def test_intervals_follow_the_gradient(public):
     table, s = np.array([[400.0, 150, 80, 30], [20.0, 40, 90, 150]]), 3.0
     part, whole = np.array([[0, 0, 1, 1], [0, 0, 1, 1]], bool), np.array([[0] * 4, [1] * 4], bool)
     measures = {
-        "area": lambda h: ClassCounts(h, s, public, 0.95).area(),
-        "rate": lambda h: ClassCounts(h, s, public, 0.95).rate("", part, whole),
+        "area": lambda h: CountsByClass(h, s, public, 0.95).area(),
+        "rate": lambda h: CountsByClass(h, s, public, 0.95).rate("", part, whole),
     }
     for name, measure in measures.items():
         g = finite_differences(lambda h, measure=measure: measure(h).value, table)

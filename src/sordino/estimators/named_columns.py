@@ -9,7 +9,7 @@ from sordino.oracle.files.source import Source
 
 
 @dataclass(frozen=True)
-class Role:
+class ColumnRole:
     """What names a column, what every one of its cells holds, and whether that is a number."""
 
     parameter: str
@@ -59,5 +59,5 @@ class Role:
         )
 
 
-PERSON = Role("person", "identifier", is_number=False)
-WEIGHT = Role("sample_weight", "weight", is_number=True)
+PERSON = ColumnRole("person", "identifier", is_number=False)
+WEIGHT = ColumnRole("sample_weight", "weight", is_number=True)

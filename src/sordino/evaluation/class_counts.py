@@ -34,7 +34,7 @@ Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class ClassCounts:
+class CountsByClass:
     """`table` has a row for every class and a column for every cell."""
 
     table: Array
@@ -43,13 +43,13 @@ class ClassCounts:
     level: float
 
     @staticmethod
-    def of(sums: Array, query: ClassCells, std: float, problem: HeldOut, budget: Budget, level: float) -> ClassCounts:
+    def of(sums: Array, query: ClassCells, std: float, problem: HeldOut, budget: Budget, level: float) -> CountsByClass:
         table = sums[: query.cells].reshape(query.classes, -1)
         # nothing can lie between two edges that are the same
         table = table[:, np.diff([-math.inf, *query.edges, math.inf]) > 0]
         public = budget.relation is Relation.REPLACE_ONE
         missing = problem.records - table.sum() if public else 0.0
-        return ClassCounts(table + missing / table.size, std, public, level)
+        return CountsByClass(table + missing / table.size, std, public, level)
 
     def noise(self, gradient: Array) -> float:
         """The standard deviation that the noise gives to a measure with this gradient."""

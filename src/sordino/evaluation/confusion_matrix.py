@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sordino.budget import Budget
-from sordino.evaluation.class_counts import ClassCounts, too_few
+from sordino.evaluation.class_counts import CountsByClass, too_few
 from sordino.evaluation.outcomes import ClassCells, Outcomes
 from sordino.evaluation.statistic import Findings, StatisticPlan, Sums, check_level, check_loss_bound, planned_noise
 from sordino.privacy.randomness import Randomness
@@ -42,7 +42,7 @@ class ConfusionMatrix:
     def found(self, problem: HeldOut, budget: Budget, released: Sums) -> Findings:
         query, std = self._query(problem), self.plan(problem, budget).sums[0].noise.std
         sums = np.array(released.sums)
-        counts = ClassCounts.of(sums, query, std, problem, budget, self.level)
+        counts = CountsByClass.of(sums, query, std, problem, budget, self.level)
         k = len(problem.classes)
         true, said = np.indices((k, k))
         everywhere = np.ones((k, k), dtype=bool)

@@ -29,7 +29,7 @@ from scipy.special import expit
 
 from sordino.arrays import Array
 from sordino.budget import Budget
-from sordino.evaluation.class_counts import ClassCounts, Mask, at_most, too_few
+from sordino.evaluation.class_counts import CountsByClass, Mask, at_most, too_few
 from sordino.evaluation.measure import Measure
 from sordino.evaluation.outcomes import ClassCells, Outcomes, RecallAbove, ScoreCells
 from sordino.evaluation.statistic import (
@@ -117,7 +117,7 @@ class ScoreHistogram:
     def found(self, problem: HeldOut, budget: Budget, released: Sums) -> Findings:
         query, std = self._cells(released.edges), self.plan(problem, budget).sums[-1].noise.std
         sums = np.array(released.sums)
-        counts = ClassCounts.of(sums, query, std, problem, budget, self.level)
+        counts = CountsByClass.of(sums, query, std, problem, budget, self.level)
         edges = np.unique(released.edges)
         own = int(np.searchsorted(edges, self.threshold))
         yes = problem.classes[1]
@@ -155,7 +155,7 @@ class ScoreHistogram:
         return float(expit(edge)) if self.probabilities else edge
 
     def _chosen(
-        self, counts: ClassCounts, edges: Array, searched: float | None, yes: str
+        self, counts: CountsByClass, edges: Array, searched: float | None, yes: str
     ) -> tuple[tuple[Measure | None, ...], tuple[str, ...]]:
         """The threshold that the goal asks for, and what is true of it."""
         if self.goal is None or self.target is None:
@@ -176,7 +176,7 @@ class ScoreHistogram:
         rates = _rates(counts, place, yes, choices, group="threshold")
         return (Measure(name, self._said(float(edges[place])), group="threshold"), *rates.values()), ()
 
-    def _calibration(self, counts: ClassCounts, edges: Array, yes: str) -> list[Measure | None]:
+    def _calibration(self, counts: CountsByClass, edges: Array, yes: str) -> list[Measure | None]:
         """How often it was so, where so much was predicted; cells are joined until there are enough records in them."""
         ends = [0.0, *(self._said(edge) for edge in edges.tolist()), 1.0]
         shape, curve, first = counts.table.shape, [], 0
@@ -191,7 +191,7 @@ class ScoreHistogram:
         return curve
 
 
-def _rates(counts: ClassCounts, place: int, yes: str, choices: int = 1, group: str = "") -> dict[str, Measure | None]:
+def _rates(counts: CountsByClass, place: int, yes: str, choices: int = 1, group: str = "") -> dict[str, Measure | None]:
     """With positive answers above the edge at this place."""
     shape = counts.table.shape
     said, positive = ~at_most(shape, place), np.indices(shape)[0] == 1
@@ -206,7 +206,7 @@ def _rates(counts: ClassCounts, place: int, yes: str, choices: int = 1, group: s
     return {name: counts.rate(f"{name}{at}", *pair, choices, group) for name, pair in masks.items()}
 
 
-def _matrix(counts: ClassCounts, place: int, classes: tuple[str, ...]) -> list[Measure]:
+def _matrix(counts: CountsByClass, place: int, classes: tuple[str, ...]) -> list[Measure]:
     said, true = ~at_most(counts.table.shape, place), np.indices(counts.table.shape)[0]
     return [
         counts.count(f"{one} taken for {other}", (true == i) & (said == j), "confusion matrix")
@@ -215,7 +215,7 @@ def _matrix(counts: ClassCounts, place: int, classes: tuple[str, ...]) -> list[M
     ]
 
 
-def _choice(counts: ClassCounts, goal: Goal, target: float) -> int | None:
+def _choice(counts: CountsByClass, goal: Goal, target: float) -> int | None:
     """The place of the edge, or None where no edge does it: the lowest with this precision, the closest to a share."""
     above = counts.table.sum(axis=1, keepdims=True) - np.cumsum(counts.table, axis=1)[:, :-1]
     answers, hits = above.sum(axis=0), above[1]

@@ -36,7 +36,7 @@ class Signer(Protocol):
 
 
 @dataclass(frozen=True)
-class Statement:
+class RoundStatement:
     """What a member told everybody in one round, by its digest."""
 
     session: bytes
@@ -54,8 +54,8 @@ class Evidence:
     """Two statements of one member that contradict each other."""
 
     member: int
-    one: Statement
-    other: Statement
+    one: RoundStatement
+    other: RoundStatement
 
     def convicts(self, face: Signer) -> bool:
         """Whether the member with this certificate signed both, and they are of one round."""
@@ -73,7 +73,7 @@ class Evidence:
     @staticmethod
     def from_plain(plain: Mapping[str, Any]) -> Evidence:
         one, other = (
-            Statement(
+            RoundStatement(
                 bytes.fromhex(plain["session"]),
                 plain["round"],
                 bytes.fromhex(plain[name]["digest"]),
@@ -103,7 +103,7 @@ class Broadcast:
         self._others = tuple(i for i in range(mesh.members) if i != mesh.me)
         self._session = b""
         self._round = 0
-        self._heard: dict[int, Statement] = {}
+        self._heard: dict[int, RoundStatement] = {}
 
     def _begin(self) -> None:
         names = self._all(os.urandom(_DIGEST), _DIGEST)
@@ -131,7 +131,9 @@ class Broadcast:
         self._heard = {}
         if mesh.me in speakers:
             said = self._statement(message)
-            self._heard[mesh.me] = Statement(said.session, said.round, said.digest, mesh.sign(PURPOSE, said.content))
+            self._heard[mesh.me] = RoundStatement(
+                said.session, said.round, said.digest, mesh.sign(PURPOSE, said.content)
+            )
             outgoing = dict.fromkeys(self._others, self._heard[mesh.me].signature + message)
             heard[mesh.me] = message
         senders = [speaker for speaker in speakers if speaker != mesh.me]
@@ -140,7 +142,7 @@ class Broadcast:
             said = self._statement(heard[speaker])
             if not mesh.signed(speaker, PURPOSE, said.content, signature):
                 raise Refused(f"member {speaker} sent a message that it did not sign; nothing of it was used.")
-            self._heard[speaker] = Statement(said.session, said.round, said.digest, signature)
+            self._heard[speaker] = RoundStatement(said.session, said.round, said.digest, signature)
         return heard
 
     def confirm(self, remark: bytes = b"") -> tuple[bytes, ...]:
@@ -169,15 +171,15 @@ class Broadcast:
                 mine = self._heard[speaker]
                 if told[:_DIGEST] == mine.digest:
                     continue
-                other = Statement(self._session, self._round, told[:_DIGEST], told[_DIGEST:])
+                other = RoundStatement(self._session, self._round, told[:_DIGEST], told[_DIGEST:])
                 if self._mesh.signed(speaker, PURPOSE, other.content, other.signature):
                     raise Equivocation(Evidence(speaker, mine, other))
                 liars.append(f"member {member} passed on words of member {speaker} that it never signed")
         if liars:
             raise Refused(f"{liars[0]}; nothing more was opened.")
 
-    def _statement(self, message: bytes) -> Statement:
-        return Statement(self._session, self._round, hashlib.sha256(message).digest())
+    def _statement(self, message: bytes) -> RoundStatement:
+        return RoundStatement(self._session, self._round, hashlib.sha256(message).digest())
 
     def _all(self, message: bytes, largest: int) -> tuple[bytes, ...]:
         heard = self._exchanged(message, largest)

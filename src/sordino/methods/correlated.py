@@ -39,7 +39,7 @@ class NoisyBatches(NamedTuple):
     noise_at: Callable[[float], GaussianNoise | CorrelatedNoise]
 
 
-class Settings(Protocol):
+class CorrelatedSettings(Protocol):
     @property
     def sampling(self) -> Batching: ...
     @property
@@ -51,7 +51,7 @@ class Settings(Protocol):
 
 
 def noisy_batches(
-    settings: Settings, steps: int, size: int, clip: float, problem: AnyProblem, budget: Budget
+    settings: CorrelatedSettings, steps: int, size: int, clip: float, problem: AnyProblem, budget: Budget
 ) -> NoisyBatches:
     """For `steps` sums of about `size` records, each of which adds `clip` at most."""
     n, d, steps, size = problem.records, problem.dim, int(steps), int(size)
@@ -84,7 +84,7 @@ def noisy_batches(
 
 
 def _in_order(
-    settings: Settings, steps: int, size: int, Delta: float, problem: AnyProblem, budget: Budget
+    settings: CorrelatedSettings, steps: int, size: int, Delta: float, problem: AnyProblem, budget: Budget
 ) -> NoisyBatches:
     batches = InOrder(-(-problem.records // size))
     allow_sampling(batches, budget.relation, problem.unit)
@@ -130,7 +130,7 @@ def event_of(batches: NoisyBatches, multiplier: float, steps: int, records: int)
     return repeat(sampling.event(noise.event, records), steps)
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: CorrelatedSettings) -> None:
     if settings.noise != "correlated" and settings.bands is not None and settings.sampling != "in_order":
         raise ValueError(f"bands is {settings.bands}, and the noise is independent: ask for noise='correlated'.")
     if settings.noise == "independent" and settings.bands is not None:

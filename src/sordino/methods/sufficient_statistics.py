@@ -104,7 +104,7 @@ class SufficientStatistics:
         return CrossMoments(WEIGHT, problem.loss, self.squares)
 
 
-class Moments(NamedTuple):
+class ReleasedMoments(NamedTuple):
     """What was told: A, h, and the squares' sum, in the rows' and the targets' own units."""
 
     A: Array
@@ -112,15 +112,17 @@ class Moments(NamedTuple):
     squares: float
 
 
-def moments(told: Array, asked: CrossMoments, problem: AnyProblem) -> Moments:
+def moments(told: Array, asked: CrossMoments, problem: AnyProblem) -> ReleasedMoments:
     assert isinstance(problem, Problem)
     d, R, Y = problem.dim, problem.row_norm, asked.loss.target_bound
     size = d * (d + 1) // 2
     squares = float(told[-1]) if asked.squares else math.nan
-    return Moments(R**2 * matrix_of(told[:size], d), R * Y / asked.weight * told[size : size + d], Y**2 * squares)
+    return ReleasedMoments(
+        R**2 * matrix_of(told[:size], d), R * Y / asked.weight * told[size : size + d], Y**2 * squares
+    )
 
 
-def solved(told: Moments, floor: float, problem: AnyProblem) -> Array:
+def solved(told: ReleasedMoments, floor: float, problem: AnyProblem) -> Array:
     """The least squares, with no eigenvalue below the floor, which is in units of the rows' bound."""
     assert isinstance(problem, Problem)
     eigenvalues, U = np.linalg.eigh(told.A)

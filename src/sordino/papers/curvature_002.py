@@ -30,7 +30,7 @@ from sordino.methods import NoisyGradientDescent
 from sordino.oracle.rows import Rows
 from sordino.papers.drawing import drawing
 from sordino.papers.experiment import Cell, Known, Value, cell
-from sordino.papers.table4_002 import Task
+from sordino.papers.table4_002 import SplitTask
 from sordino.papers.table4_data import adult
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.randomness import Randomness
@@ -167,7 +167,7 @@ def tables(known: Known) -> str:
 
 def theorem_one(folder: Path, runs: int) -> dict[str, Any]:
     """Adult at epsilon 1: a little of the budget pays for nu, the rest for the descent it prescribes."""
-    task = Task(adult(folder)(0), ridge=1e-4)
+    task = SplitTask(adult(folder)(0), ridge=1e-4)
     problem, delta = task.problem, task.budget(1.0).delta
     # squares of mu_G add up: both together stay within (1, delta)
     assert math.hypot(gdp_mu(FIRST, delta), gdp_mu(REST, delta)) <= gdp_mu(1.0, delta)

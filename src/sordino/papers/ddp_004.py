@@ -37,6 +37,7 @@ from sordino.federation.plan import FederationPlan, Owner
 from sordino.federation.secure_oracle import SecureOracle
 from sordino.methods import Cosine, RecursiveMomentum
 from sordino.oracle import linear_oracle
+from sordino.oracle.protocol import Oracle
 from sordino.papers.ddp_report import DISTRIBUTED, READING as READING, WAYS, draw as draw, tables as tables
 from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.in_the_open import InTheOpen
@@ -156,7 +157,7 @@ def network(folder: Path, m: int, records: int = 8000, steps: int = 30) -> dict[
     loss = nn.CrossEntropyLoss(reduction="none")
     plan = method.plan(problem, budget)
     if m == 1:
-        oracle: Any = TorchOracle(model, loss, (X, y), problem)
+        oracle: Oracle = TorchOracle(model, loss, (X, y), problem)
         randomness = Randomness.seeded(0)
     else:
         dealt = parts(records, m)
@@ -167,8 +168,8 @@ def network(folder: Path, m: int, records: int = 8000, steps: int = 30) -> dict[
             RecordHolder(TorchOracle(model, loss, (X[part], y[part]), locals_[i]), Randomness.seeded(1000 + i))
             for i, part in enumerate(dealt)
         ]
-        oracle = SecureOracle(agree(federation, InTheOpen(m)), holders)
-        randomness = oracle.common_randomness()
+        secure = SecureOracle(agree(federation, InTheOpen(m)), holders)
+        oracle, randomness = secure, secure.common_randomness()
     load_parameters(model, method.run(plan, problem, oracle, randomness, start).weights)
     right = scored(model, pictures.X_test, pictures.y_test)
     return {"accuracy": right, "records": records, "steps": steps, "epsilon": budget.epsilon}

@@ -52,7 +52,7 @@ RATE = Cosine(0.1)
 
 
 @dataclass(frozen=True)
-class Experiment:
+class NetworkRuns:
     """A data set, its network, the budgets, and the settings of every method."""
 
     read: Callable[[Path], Pictures]
@@ -87,16 +87,16 @@ def methods(scale: float) -> dict[str, Any]:
 GRADIENTS = {"DP-SRM": 2}
 """Per record and step, where it is not one."""
 EXPERIMENTS = {
-    "MNIST": Experiment(mnist, small_cnn, (3.0, 1.2, 7.0), 512, 1.0, methods(1.0)),
-    "CIFAR-10": Experiment(cifar, cnn5, (8.0, 2.0, 4.0), 250, 1.5, methods(0.25)),
-    "MNIST, replace-one": Experiment(
+    "MNIST": NetworkRuns(mnist, small_cnn, (3.0, 1.2, 7.0), 512, 1.0, methods(1.0)),
+    "CIFAR-10": NetworkRuns(cifar, cnn5, (8.0, 2.0, 4.0), 250, 1.5, methods(0.25)),
+    "MNIST, replace-one": NetworkRuns(
         mnist, small_cnn, (3.0, 1.2, 7.0), 512, 1.0, methods(1.0), Relation.REPLACE_ONE, 5
     ),
 }
 
 
 def one_run(
-    experiment: Experiment, pictures: Pictures, method: str, budget: float, epochs: float, seed: int
+    experiment: NetworkRuns, pictures: Pictures, method: str, budget: float, epochs: float, seed: int
 ) -> dict[str, Any]:
     return train(
         experiment.network,
@@ -151,7 +151,7 @@ def values(known: Known) -> dict[str, Value]:
     return test_errors(known, EXPERIMENTS)
 
 
-def test_errors(known: Known, experiments: dict[str, Experiment]) -> dict[str, Value]:
+def test_errors(known: Known, experiments: dict[str, NetworkRuns]) -> dict[str, Value]:
     """Of the last iterates."""
     found = {}
     for name, experiment in experiments.items():

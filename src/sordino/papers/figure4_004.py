@@ -15,7 +15,7 @@ from typing import Any
 
 from sordino.budget import Relation
 from sordino.papers.experiment import Cell, Known, Value
-from sordino.papers.figure3_004 import EPOCHS, Experiment, methods, one_run, test_errors
+from sordino.papers.figure3_004 import EPOCHS, NetworkRuns, methods, one_run, test_errors
 from sordino.papers.figure3_report import draw as draw, tables as tables
 from sordino.papers.networks import Pictures, cifar_whole, cnn5
 
@@ -28,7 +28,7 @@ paper has 100), five runs where it has ten, and tanh for its ReLU. Settings are 
 training pictures.
 """
 EXPERIMENTS = {
-    "CIFAR-10, all": Experiment(cifar_whole, cnn5, (8.0, 6.0, 10.0), 500, 1.5, methods(0.25), Relation.REPLACE_ONE, 5),
+    "CIFAR-10, all": NetworkRuns(cifar_whole, cnn5, (8.0, 6.0, 10.0), 500, 1.5, methods(0.25), Relation.REPLACE_ONE, 5),
 }
 
 

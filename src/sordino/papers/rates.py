@@ -31,8 +31,10 @@ from scipy.optimize import minimize
 from sordino.budget import Budget
 from sordino.losses import Logistic
 from sordino.methods import DescentPlan, HasBound, OutputPerturbationPlan
+from sordino.methods.protocol import AnyMethod, Plan
 from sordino.methods.updates import Recursive
 from sordino.oracle import linear_oracle
+from sordino.oracle.protocol import ExactOracle
 from sordino.oracle.rows import Rows
 from sordino.papers.drawing import drawing
 from sordino.papers.experiment import Cell, Known, Value, cell
@@ -59,7 +61,7 @@ class Row:
     """A line of a table of rates: a method, what its theorem is about, and the theorem's exponents."""
 
     name: str
-    method: Callable[[Problem, Budget], Any]
+    method: Callable[[Problem, Budget], AnyMethod]
     of: Literal["excess", "norm"]
     promised: Powers
     gradients: Powers | None = None
@@ -96,13 +98,13 @@ def measure(row: Row, n: int, d: int, epsilon: float, sets: int, runs: int) -> d
     return found
 
 
-def _error(row: Row, problem: Problem, oracle: Any, w: np.ndarray) -> float:
+def _error(row: Row, problem: Problem, oracle: ExactOracle, w: np.ndarray) -> float:
     if row.of == "excess":
         return float(oracle.value(w) + problem.penalty.value(w))
     return float(np.linalg.norm(oracle.gradient(w) + problem.penalty.gradient(w)))
 
 
-def _least(problem: Problem, oracle: Any) -> float:
+def _least(problem: Problem, oracle: ExactOracle) -> float:
     def objective(w: np.ndarray) -> tuple[float, np.ndarray]:
         return float(oracle.value(w) + problem.penalty.value(w)), oracle.gradient(w) + problem.penalty.gradient(w)
 
@@ -110,7 +112,7 @@ def _least(problem: Problem, oracle: Any) -> float:
     return float(minimize(objective, np.zeros(problem.dim), jac=True, method="L-BFGS-B", options=options).fun)
 
 
-def _gradients(plan: Any, problem: Problem) -> float | None:
+def _gradients(plan: Plan, problem: Problem) -> float | None:
     n = problem.records
     if isinstance(plan, DescentPlan):
         first = 0.0 if plan.first is None else plan.first.sampling.expected_size(n)

@@ -35,6 +35,7 @@ from sordino.budget import Budget
 from sordino.domains import Ball
 from sordino.losses import Absolute, Hinge, Logistic, MoreauSmoothed, Pinball
 from sordino.methods import DescentPlan, NoisyGradientDescent, NoisySGD, ObjectivePerturbation, ProximalSmoothing
+from sordino.methods.protocol import AnyMethod
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.papers.experiment import Cell, Known, Value, cell
@@ -80,48 +81,48 @@ def algorithm_1(n: int, epsilon: float) -> NoisySGD:
     return NoisySGD(T, math.ceil(n * math.sqrt(epsilon / (4 * T))), M / math.sqrt(T), calibration="paper")
 
 
-class Row(NamedTuple):
+class Measured(NamedTuple):
     name: str
     world: World
-    method: Any
+    method: AnyMethod | Callable[[int, float], AnyMethod]
     """Or a function of n and epsilon that gives it."""
     bound: Bound | None = None
 
 
 @cache
-def rows(d: int = D) -> list[Row]:
+def rows(d: int = D) -> list[Measured]:
     logistic, hinge = World("signs", Logistic(), d), World("signs", Hinge(), d)
     absolute, pinball = World("numbers", Absolute(), d), World("numbers", Pinball(0.8), d)
     return [
-        Row("logistic, noisy SGD", logistic, NoisySGD(), theorem_3_2),
-        Row("logistic, noisy SGD, fixed-size batches", logistic, NoisySGD(sampling="fixed_size"), theorem_3_2),
-        Row("logistic, noisy SGD, printed noise", logistic, algorithm_1, theorem_3_2),
-        Row("logistic, noisy SGD, last iterate, planned", logistic, NoisySGD(release="last", radius=M)),
-        Row("logistic, noisy gradient descent, planned", logistic, NoisyGradientDescent(radius=M)),
-        Row(
+        Measured("logistic, noisy SGD", logistic, NoisySGD(), theorem_3_2),
+        Measured("logistic, noisy SGD, fixed-size batches", logistic, NoisySGD(sampling="fixed_size"), theorem_3_2),
+        Measured("logistic, noisy SGD, printed noise", logistic, algorithm_1, theorem_3_2),
+        Measured("logistic, noisy SGD, last iterate, planned", logistic, NoisySGD(release="last", radius=M)),
+        Measured("logistic, noisy gradient descent, planned", logistic, NoisyGradientDescent(radius=M)),
+        Measured(
             "logistic, objective perturbation, printed",
             logistic,
             ObjectivePerturbation(radius=M, calibration="paper"),
             theorem_5_3,
         ),
-        Row("logistic, objective perturbation, planned", logistic, ObjectivePerturbation(radius=M)),
+        Measured("logistic, objective perturbation, planned", logistic, ObjectivePerturbation(radius=M)),
         *(
             row
             for name, world in (("hinge", hinge), ("absolute", absolute), ("pinball 0.8", pinball))
             for row in (
-                Row(f"{name}, noisy SGD on envelopes", world, ProximalSmoothing(NoisySGD()), theorem_4_4),
-                Row(
+                Measured(f"{name}, noisy SGD on envelopes", world, ProximalSmoothing(NoisySGD()), theorem_4_4),
+                Measured(
                     f"{name}, noisy SGD on envelopes, printed",
                     world,
                     ProximalSmoothing(calibration="paper"),
                     theorem_4_4,
                 ),
-                Row(
+                Measured(
                     f"{name}, noisy gradient descent on envelopes, planned",
                     world,
                     ProximalSmoothing(NoisyGradientDescent(radius=M)),
                 ),
-                Row(
+                Measured(
                     f"{name}, objective perturbation on envelopes, planned",
                     world,
                     ProximalSmoothing(ObjectivePerturbation(radius=M)),
@@ -131,7 +132,7 @@ def rows(d: int = D) -> list[Row]:
     ]
 
 
-def measure(row: Row, n: int, epsilon: float, runs: int) -> dict[str, list[float]]:
+def measure(row: Measured, n: int, epsilon: float, runs: int) -> dict[str, list[float]]:
     problem, budget = Problem(n, row.world.dim, row.world.loss, domain=Ball(M)), Budget(epsilon, 1 / n**2)
     method = row.method(n, epsilon) if callable(row.method) else row.method
     plan = method.plan(problem, budget)

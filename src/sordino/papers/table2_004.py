@@ -269,7 +269,7 @@ def curve(oracle: ExactOracle, path: list[tuple[float, np.ndarray]], points: int
     return [(float(path[i][0]), float(value)) for i, value in zip(some, values, strict=True)]
 
 
-def norms(oracle: Any, path: list[tuple[float, np.ndarray]], points: int = 30) -> list[tuple[float, float]]:
+def norms(oracle: ExactOracle, path: list[tuple[float, np.ndarray]], points: int = 30) -> list[tuple[float, float]]:
     """(passes, norm of the whole gradient) at a few points of the same run."""
     some = np.unique(np.linspace(0, len(path) - 1, points).astype(int))
     at = [path[i][1] for i in some]

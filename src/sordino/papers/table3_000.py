@@ -63,7 +63,7 @@ BATCH = 50
 
 
 @dataclass(frozen=True)
-class Source:
+class TableSource:
     name: str
     file: str
     printed_features: int
@@ -72,11 +72,11 @@ class Source:
 
 
 SOURCES = (
-    Source("BANK", "bank", 42, Logistic(), 0.1),
-    Source("ADULT", "adult", 110, Logistic(), 0.1),
-    Source("CreditCard", "creditcard_default", 34, Logistic(), 0.1),
-    Source("WINE", "wine_quality", 12, Huber(1.0, 1.0), 0.5),
-    Source("BIKE", "bike_hour", 62, Huber(1.0, 1.0), 0.5),
+    TableSource("BANK", "bank", 42, Logistic(), 0.1),
+    TableSource("ADULT", "adult", 110, Logistic(), 0.1),
+    TableSource("CreditCard", "creditcard_default", 34, Logistic(), 0.1),
+    TableSource("WINE", "wine_quality", 12, Huber(1.0, 1.0), 0.5),
+    TableSource("BIKE", "bike_hour", 62, Huber(1.0, 1.0), 0.5),
 )
 
 # name, rows divided by their bound, calibration
@@ -87,7 +87,7 @@ MODES: tuple[tuple[str, bool, Calibration], ...] = (
 )
 
 
-def load(source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray, float]:
+def load(source: TableSource, folder: Path) -> tuple[np.ndarray, np.ndarray, float]:
     """Rows with numbers in [0, 1], targets +-1 or in [0, 1], and the public bound on a row's norm."""
     schema = Schema.load(HERE / "schemas" / f"{source.name.lower()}.toml")
     table = pq.read_table(folder / f"{source.file}.parquet")
@@ -105,7 +105,7 @@ def load(source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray, float]:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class ErmTask:
     """One data set in one mode at one mu."""
 
     X: np.ndarray
@@ -122,14 +122,14 @@ class Task:
         return self.oracle.value(w) + self.problem.penalty.value(w) - self.least
 
 
-def stated(X: np.ndarray, y: np.ndarray, bound: float, loss: Loss, mu: float, unit: bool) -> Task:
+def stated(X: np.ndarray, y: np.ndarray, bound: float, loss: Loss, mu: float, unit: bool) -> ErmTask:
     norm = 1.0 if unit else bound
     n, d = X.shape
     problem = Problem(n, d, loss, row_norm=norm, penalty=Ridge(mu))
     oracle = linear_oracle(X, y, problem, Rows(bound, norm=norm))
     scaled = np.ascontiguousarray(X * (norm / bound))
     radius = expected_radius(problem) if mu == 0 else problem.radius
-    return Task(scaled, y, problem, oracle, radius, *least(scaled, y, loss, mu))
+    return ErmTask(scaled, y, problem, oracle, radius, *least(scaled, y, loss, mu))
 
 
 def least(X: np.ndarray, y: np.ndarray, loss: Loss, mu: float) -> tuple[float, float]:
@@ -156,7 +156,7 @@ def least(X: np.ndarray, y: np.ndarray, loss: Loss, mu: float) -> tuple[float, f
     return now, float(np.trace(hessian))
 
 
-def ours(task: Task, calibration: Calibration, runs: int) -> Iterator[dict[str, Any]]:
+def ours(task: ErmTask, calibration: Calibration, runs: int) -> Iterator[dict[str, Any]]:
     """Every epsilon on one path of descent: it has no noise, so a shorter run is its beginning."""
     problem = task.problem
     method = OutputPerturbation(radius=task.radius, calibration=calibration)
@@ -179,7 +179,7 @@ def ours(task: Task, calibration: Calibration, runs: int) -> Iterator[dict[str, 
         }
 
 
-def readings(task: Task, calibration: Calibration, epsilon: float) -> dict[str, float]:
+def readings(task: ErmTask, calibration: Calibration, epsilon: float) -> dict[str, float]:
     """Noise of the baseline on the mean over a batch, for every way to read its theorem."""
     problem = task.problem
     L, _, mu = problem.constants
@@ -195,12 +195,12 @@ def readings(task: Task, calibration: Calibration, epsilon: float) -> dict[str, 
     return {**found, "baseline, data term": sigma} if mu > 0 else found
 
 
-def short(task: Task) -> bool:
+def short(task: ErmTask) -> bool:
     """Whether a run of the baseline is."""
     return task.problem.records < 20_000
 
 
-def baseline(task: Task, sigma: float, runs: int) -> dict[str, Any]:
+def baseline(task: ErmTask, sigma: float, runs: int) -> dict[str, Any]:
     """(n/m)^2 steps, `runs` times side by side, or four times as often where they are short."""
     runs *= 4 if short(task) else 1
     L, _, mu = task.problem.constants
@@ -212,7 +212,7 @@ def baseline(task: Task, sigma: float, runs: int) -> dict[str, Any]:
     return {"steps": T, "runs": runs, "noise": sigma, "error": float(errors.mean()), "standard error": spread}
 
 
-def seconds_per_step(task: Task) -> float:
+def seconds_per_step(task: ErmTask) -> float:
     """Of one baseline run."""
 
     def run(steps: int) -> float:
@@ -224,7 +224,7 @@ def seconds_per_step(task: Task) -> float:
     return run(5000) / 5000
 
 
-def facts(source: Source, data: tuple[np.ndarray, np.ndarray, float]) -> dict[str, Any]:
+def facts(source: TableSource, data: tuple[np.ndarray, np.ndarray, float]) -> dict[str, Any]:
     X, y, bound = data
     per_step = seconds_per_step(stated(X, y, bound, source.loss, 0.0, unit=False))
     return {
@@ -237,14 +237,14 @@ def facts(source: Source, data: tuple[np.ndarray, np.ndarray, float]) -> dict[st
     }
 
 
-def dropped_first(source: Source) -> int:
+def dropped_first(source: TableSource) -> int:
     """Columns where a category of k values has k - 1 of them."""
     columns = Schema.load(HERE / "schemas" / f"{source.name.lower()}.toml").columns.values()
     return sum(block_width(column) - (not isinstance(column, Number)) for column in columns)
 
 
 def in_a_mode(
-    source: Source, data: tuple[np.ndarray, np.ndarray, float], mu: float, mode: str, runs: int, baseline_runs: int
+    source: TableSource, data: tuple[np.ndarray, np.ndarray, float], mu: float, mode: str, runs: int, baseline_runs: int
 ) -> dict[str, Any]:
     """Every epsilon."""
     _, unit, calibration = next(one for one in MODES if one[0] == mode)
@@ -263,10 +263,10 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     """Every data set, mu and mode. Quick: WINE with two runs of the baseline, and ours alone on the others."""
 
     @cache
-    def read(source: Source) -> tuple[np.ndarray, np.ndarray, float]:
+    def read(source: TableSource) -> tuple[np.ndarray, np.ndarray, float]:
         return load(source, folder)
 
-    def measured(source: Source, mu: float, mode: str, often: int) -> dict[str, Any]:
+    def measured(source: TableSource, mu: float, mode: str, often: int) -> dict[str, Any]:
         return in_a_mode(source, read(source), mu, mode, RUNS, often)
 
     found: dict[str, Cell] = {}

@@ -45,8 +45,9 @@ from sordino.methods import (
     PermutationSGD,
 )
 from sordino.methods.plan import DescentPlan
-from sordino.methods.protocol import AnyMethod
+from sordino.methods.protocol import AnyMethod, Method, Plan, PlanT
 from sordino.oracle import linear_oracle
+from sordino.oracle.protocol import LinearOracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FullBatch
 from sordino.papers.experiment import Cell, Known, Value, cell
@@ -69,7 +70,7 @@ RIDGE = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class SplitTask:
     """One split, stated and ready to be trained on."""
 
     data: Data
@@ -87,7 +88,9 @@ class Task:
     def budget(self, epsilon: float) -> Budget:
         return Budget(epsilon, 1 / self.problem.records**2)
 
-    def accuracies(self, method: AnyMethod, epsilon: float, runs: int, seed: int) -> tuple[np.ndarray, Any]:
+    def accuracies(
+        self, method: Method[PlanT, LinearOracle], epsilon: float, runs: int, seed: int
+    ) -> tuple[np.ndarray, PlanT]:
         """Test accuracy of `runs` models trained side by side, and their plan."""
         problem = self.problem
         plan = method.plan(problem, self.budget(epsilon))
@@ -132,7 +135,7 @@ def grid(name: str, n: int) -> dict[str, list[Any]]:
 
 def best_of_grid(name: str, data: Data, epsilon: float, way: str) -> int:
     """Which setting does best on the held-out fifth, two runs each."""
-    task = Task(held_out(data), RIDGE)
+    task = SplitTask(held_out(data), RIDGE)
     methods = grid(name, task.problem.records)[way]
     return int(np.argmax([task.accuracies(one, epsilon, 2, 100 + i)[0].mean() for i, one in enumerate(methods)]))
 
@@ -153,12 +156,12 @@ def plans(name: str) -> dict[str, Any]:
     }
 
 
-def by_digit(data: Data, method: Any, epsilon: float, runs: int, seed: int) -> tuple[np.ndarray, Any]:
+def by_digit(data: Data, method: AnyMethod, epsilon: float, runs: int, seed: int) -> tuple[np.ndarray, Plan]:
     """Test accuracy where every class has a classifier and an equal part of epsilon and delta, and the largest score
     wins."""
     K, total = data.loss.outputs, []
     for k in range(K):
-        one = Task(replace(data, y=np.where(data.y == k, 1.0, -1.0), loss=Logistic()))
+        one = SplitTask(replace(data, y=np.where(data.y == k, 1.0, -1.0), loss=Logistic()))
         problem, whole = one.problem, one.budget(epsilon)
         plan = method.plan(problem, replace(whole, epsilon=epsilon / K, delta=whole.delta / K))
         oracle = linear_oracle(data.X, one.data.y, problem, one.rows)
@@ -177,7 +180,7 @@ def not_private(data: Data) -> float:
     return float(model.score(data.X_test, data.y_test))
 
 
-def summary(scores: list[np.ndarray], plan: Any) -> dict[str, Any]:
+def summary(scores: list[np.ndarray], plan: Plan) -> dict[str, Any]:
     together = 100 * np.concatenate(scores)
     settings: dict[str, Any] = {}
     if isinstance(plan, DescentPlan):
@@ -226,7 +229,7 @@ def measure(name: str, split: Callable[[int], Data], epsilon: float, way: str, r
     for seed in range(count):
         data = split(seed)
         method = grid(name, len(data.y))[way][chosen] if way.endswith("grid") else plans(name)[way]
-        task = Task(data, RIDGE if way.endswith("grid") else 0.0)
+        task = SplitTask(data, RIDGE if way.endswith("grid") else 0.0)
         often = max(1, runs // count)
         trained = by_digit(data, method, epsilon, often, seed) if divided else None
         found, plan = trained or task.accuracies(method, epsilon, often, seed)
