@@ -33,7 +33,7 @@ import numpy as np
 
 from sordino.budget import Budget
 from sordino.domains import Ball
-from sordino.losses import Absolute, Hinge, Logistic, MoreauSmoothed, Pinball
+from sordino.losses import Absolute, Hinge, Logistic, Loss, MoreauSmoothed, Pinball
 from sordino.methods import DescentPlan, NoisyGradientDescent, NoisySGD, ObjectivePerturbation, ProximalSmoothing
 from sordino.methods.protocol import AnyMethod
 from sordino.oracle import linear_oracle
@@ -279,15 +279,25 @@ def lower(n: int, epsilon: float, d: int = D) -> float:
 
 
 def in_dimensions(found: dict[str, Value]) -> dict[str, dict[str, dict[int, Value]]]:
-    """By epsilon and row, what is there along d."""
+    """By epsilon and row, what is there along d; and what zero weights lose, which is what there is to win."""
     return {
         f"epsilon = {epsilon:g}": {
             name: there
             for name in IN_DIMENSION
             if (there := {d: found[c] for d in DIMENSIONS if (c := f"epsilon {epsilon:g}, {name}, d = {d}") in found})
         }
+        | {
+            f"{name}, zero weights": {d: of_zero(d, loss) for d in DIMENSIONS}
+            for name, loss in (("logistic", Logistic()), ("hinge", Hinge()))
+            if any(", d = " in place for place in found)
+        }
         for epsilon in EPSILONS
     }
+
+
+@cache
+def of_zero(d: int, loss: Loss) -> Value:
+    return Value(World("signs", loss, d).excess(np.zeros(d)))
 
 
 def tables(known: Known) -> str:

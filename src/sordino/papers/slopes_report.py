@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sordino.papers.drawing import drawing
+from sordino.papers.experiment import Value
 
 READING = """
 Where 1/sqrt(n) rules (epsilon = 1) a slope of -1/2 is promised; where the privacy term rules (epsilon = 0.1), towards
@@ -16,6 +17,9 @@ The printed noise of objective perturbation is not private under replace-one at 
 slope. Planned rows have no theorem: a balanced descent of at most 2,000 passes, which an envelope that grows sharper
 with n may need more of, and objective perturbation whose regularisation is for a spectrum that falls like a power of j,
 where here it falls like 1.2^-2j.
+
+Along d errors do not grow like the bounds' sqrt(d), because these populations have less to win in more dimensions: w0
+has the same length everywhere, and more and more of it lies where rows are short. The rows *zero weights* say how much.
 
 A prox in closed form costs what a gradient costs. A descent inside the step is a subgradient method: a digit for many
 times the work.
@@ -47,10 +51,14 @@ def _dimensions(by_epsilon: dict[str, Any]) -> list[str]:
         lines += [f"## {name}, n = 8,000, along d", "", "| method | " + " | ".join(f"d = {d}" for d in heads) + " |"]
         lines += ["|---" * (len(heads) + 1) + "|"]
         for row, there in rows.items():
-            cells = (f"{there[d].mean:.4f} ({there[d].error:.4f})" if d in there else "" for d in heads)
+            cells = (_value(there[d]) if d in there else "" for d in heads)
             lines.append(f"| {row} | " + " | ".join(cells) + " |")
         lines.append("")
     return lines
+
+
+def _value(one: Value) -> str:
+    return f"{one.mean:.4f}" + ("" if one.error is None else f" ({one.error:.4f})")
 
 
 def _table(rows: dict[str, Any], sizes: list[int]) -> list[str]:
