@@ -16,11 +16,35 @@ from hypothesis import given, strategies as st
 from scipy import sparse
 
 from sordino.tabular import Boolean, Category, ClassTarget, Date, Number, NumberTarget, Ordinal, Schema
-from sordino.tabular.encode import WIDEST_DENSE, encode_features, encode_target
+from sordino.tabular.encode import WIDEST_DENSE, _found, encode_features, encode_target
 
 
 def schema(**columns: Any) -> Schema:
     return Schema(ClassTarget("label", ("no", "yes")), columns)
+
+
+TEXTS = ["", "a", "ab", "ba", "value 1", "value 11", "12345678", "123456789", "ü", "x" * 16, "x" * 17, "x" * 40]
+OTHERS = [
+    "b",
+    "value 2",
+    "1234567",
+    "x" * 39,
+    "x" * 20 + "y" + "x" * 19,
+    "y" + "x" * 39,
+    "x" * 39 + "y",
+    "x" * 15 + "y",
+]
+
+
+@given(st.lists(st.sampled_from([*TEXTS, *OTHERS, None]), max_size=30), st.integers(0, 10))
+def test_texts_are_found_where_they_are_listed_first(cells: list[str | None], cut: int) -> None:
+    listed = [*TEXTS, "a", "x" * 40]
+    # a part of an array shares the memory of the whole
+    some = pa.array(cells, pa.string()).slice(cut)
+    found, missed = _found(some, pa.array(listed, pa.string()))
+    places = [listed.index(text or "") if (text or "") in listed else len(listed) for text in cells[cut:]]
+    assert found.tolist() == places
+    assert missed == places.count(len(listed))
 
 
 def test_numbers_are_clipped_and_centred() -> None:

@@ -1,13 +1,16 @@
-"""The inner loop of encoding, compiled on first use."""
+"""The inner loops of encoding, compiled on first use."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from sordino.arrays import Array
@@ -27,12 +30,27 @@ def _kernel(function: F) -> F:
     return cast(F, compiled)
 
 
+def _pointer(kind: Any) -> Any:
+    """A pointer to elements of a kind: columns are used where they are."""
+
+    def declare(context: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(kind)(types.int64), generate
+
+    return intrinsic(declare)
+
+
+_doubles, _integers = _pointer(types.float64), _pointer(types.int32)
+
+
 @_kernel
 def write_rows(
-    raw: Array,
+    raw: NDArray[np.intp],
     numbers: Array,
     number_blocks: NDArray[np.intp],
-    codes: NDArray[np.int32],
+    codes: NDArray[np.intp],
     offsets: NDArray[np.intp],
     code_blocks: NDArray[np.intp],
     entry_values: Array,
@@ -44,21 +62,22 @@ def write_rows(
 ) -> None:
     """The rows of some records, as many as `values` has, into zeros: every block of a row gets one entry.
 
-    Number k of record i is raw[k, i], not a number where it is missing, and numbers[k] is its low, high, origin, unit,
-    and what stands in and at which place; code k is codes[k, i], and entry_values and entry_places at offsets[k] + code
-    are its entry. A block begins at starts[block]. `values` are whole rows, or in sparse form one entry per block
-    beside its column in `places`. A negative place is refused: `met` is told, and nothing is written.
+    Number k of the records is at address raw[k] in double precision, not a number where it is missing, and numbers[k]
+    is its low, high, origin, unit, and what stands in and at which place; code k is at codes[k] in 32 bits, and
+    entry_values and entry_places at offsets[k] + code are its entry. A block begins at starts[block]. `values` are
+    whole rows, or in sparse form one entry per block beside its column in `places`. A negative place is refused: `met`
+    is told, and nothing is written.
     """
     sparse, count = places.size > 0, values.shape[0]
-    scaled = np.empty((raw.shape[0], _STRIP))
+    scaled, entries = np.empty((raw.size, _STRIP)), np.empty((codes.size, _STRIP), dtype=np.int64)
     columns = number_blocks if sparse else starts[number_blocks]
     for first in range(0, count, _STRIP):
         some = min(_STRIP, count - first)
-        for k in range(raw.shape[0]):
+        for k in range(raw.size):
             low, high, origin, unit = numbers[k, 0], numbers[k, 1], numbers[k, 2], numbers[k, 3]
-            strange = 0
+            column, strange = numba.carray(_doubles(raw[k]), count), 0
             for i in range(some):
-                x = raw[k, first + i]
+                x = column[first + i]
                 strange |= int(not abs(x) < math.inf)
                 x = low if x < low else x
                 x = high if x > high else x
@@ -72,7 +91,7 @@ def write_rows(
             if strange:
                 block, stand_in, place = number_blocks[k], numbers[k, 4], int(numbers[k, 5])
                 for i in range(some):
-                    x = raw[k, first + i]
+                    x = column[first + i]
                     if abs(x) == math.inf:
                         met[block] |= INFINITE
                     elif x != x and place <= 0:
@@ -84,12 +103,16 @@ def write_rows(
                     elif x != x:
                         scaled[k, i] = 0.0
                         values[first + i, starts[block] + place] = stand_in
+        for k in range(codes.size):
+            listed = numba.carray(_integers(codes[k]), count)
+            for i in range(some):
+                entries[k, i] = offsets[k] + listed[first + i]
         # row by row: what lies side by side is written at once
         for i in range(some):
-            for k in range(raw.shape[0]):
+            for k in range(raw.size):
                 values[first + i, columns[k]] = scaled[k, i]
-            for k in range(codes.shape[0]):
-                block, entry = code_blocks[k], offsets[k] + codes[k, first + i]
+            for k in range(codes.size):
+                block, entry = code_blocks[k], entries[k, i]
                 place = entry_places[entry]
                 if place < 0:
                     met[block] |= -place
@@ -98,3 +121,89 @@ def write_rows(
                     places[first + i, block] = starts[block] + place
                 else:
                     values[first + i, starts[block] + place] = entry_values[entry]
+
+
+def _load(context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], ir.IntType(64).as_pointer()), align=1)
+
+    return types.uint64(types.int64), generate
+
+
+_eight_bytes: Any = intrinsic(_load)
+"""At an address of any kind, as one number: an array could only be read at whole multiples of eight."""
+
+_inlined = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
+
+
+@_inlined
+def _few_bytes(data: int, size: int, at: int, count: int) -> Any:
+    """Bytes at..at+count of the `size` at the address `data`, of which there are eight at least: count, or eight."""
+    beyond = max(at + 8 - size, 0)
+    word = _eight_bytes(data + at - beyond) >> np.uint64(min(8 * beyond, 63))
+    return word if count >= 8 else word & ((np.uint64(1) << np.uint64(8 * count)) - np.uint64(1))
+
+
+@_inlined
+def _both_ends(data: int, size: int, at: int, count: int) -> Any:
+    """Of a text, and a sum of them and its length whose highest bits seldom are those of another text."""
+    first = _few_bytes(data, size, at, count)
+    last = _eight_bytes(data + at + count - 8) if count > 8 else first
+    mixed = (first ^ np.uint64(count)) * np.uint64(0x9E3779B97F4A7C15) + last * np.uint64(0xC2B2AE3D27D4EB4F)
+    return first, last, mixed
+
+
+@_inlined
+def _same_middle(one: int, other: int, count: int) -> Any:
+    """Of two texts of the same length with the same ends."""
+    k = 8
+    while k < count - 8 and _eight_bytes(one + k) == _eight_bytes(other + k):
+        k += 8
+    return k >= count - 8
+
+
+@_kernel
+def find_texts(
+    data: NDArray[np.uint8],
+    ends: NDArray[np.int32],
+    listed: NDArray[np.uint8],
+    listed_ends: NDArray[np.int32],
+    found: NDArray[np.int32],
+) -> int:
+    """The place of every text among those listed, into `found`, or their number; returns how many are not listed.
+
+    Text i is data[ends[i]:ends[i + 1]]; there are eight bytes of data at least. Of a text that is listed twice the
+    first place counts.
+    """
+    here, there, count, bits = data.ctypes.data, listed.ctypes.data, listed_ends.size - 1, 2
+    while 1 << bits < 4 * count:
+        bits += 1
+    slots = np.full(1 << bits, -1, dtype=np.int32)
+    firsts, lasts = np.empty(count, dtype=np.uint64), np.empty(count, dtype=np.uint64)
+    down, most = np.uint64(64 - bits), np.uint64((1 << bits) - 1)
+    for k in range(count):
+        firsts[k], lasts[k], mixed = _both_ends(there, listed.size, listed_ends[k], listed_ends[k + 1] - listed_ends[k])
+        slot = mixed >> down
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & most
+        slots[slot] = k
+    missed = 0
+    for i in range(found.size):
+        start, length = np.int64(ends[i]), np.int64(ends[i + 1]) - np.int64(ends[i])
+        first, last, mixed = _both_ends(here, data.size, start, length)
+        slot = mixed >> down
+        place = np.int64(slots[slot])
+        while place >= 0:
+            other = np.int64(listed_ends[place])
+            if (
+                firsts[place] == first
+                and lasts[place] == last
+                and listed_ends[place + 1] - other == length
+                and (length <= 16 or _same_middle(here + start, there + other, length))
+            ):
+                break
+            slot = (slot + np.uint64(1)) & most
+            place = np.int64(slots[slot])
+        found[i] = place if place >= 0 else count
+        missed += place < 0
+    return missed

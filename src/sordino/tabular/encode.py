@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.arrays import Array
-from sordino.tabular.cell_kernels import INFINITE, MISSING, UNLISTED, write_rows
+from sordino.tabular.cell_kernels import INFINITE, MISSING, UNLISTED, find_texts, write_rows
 from sordino.tabular.cells import shown_kind
 from sordino.tabular.columns import (
     INDICATOR,
@@ -38,8 +38,8 @@ WIDEST_DENSE = 200
 WIDEST_CURVES = 2000
 """The same for curves, whose columns need the centre that only dense rows are given."""
 
-_BATCH, _RECORDS = 1 << 16, 1 << 12
-"""Records whose cells become numbers at once, and those of them whose numbers become rows at once."""
+_BATCH = 1 << 14
+"""Records that become rows at once."""
 
 _SIGNS = (0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 2)
 """The codes of what follows, true being the first value and false the second, and of any other text."""
@@ -117,47 +117,43 @@ class RowBuffer:
         self._whole, schema = schema, replace(schema, curves=None)
         self._schema, self._layout = schema, _Layout.of(schema)
         self.records = 0
+        self._dense = not stays_sparse(schema)
+        width = schema.width if self._dense else len(schema.columns)
         # zeros that nobody has written to take no memory yet
-        dense = not stays_sparse(schema)
-        width = schema.width if dense else len(schema.columns)
         self._values = np.zeros((expected, width))
-        self._places = np.zeros((0, 0) if dense else (expected, width), dtype=np.int32)
-        self._raw = np.empty((len(self._layout.numbers), _RECORDS))
-        self._codes = np.empty((len(self._layout.offsets), _RECORDS), dtype=np.int32)
+        self._places = np.zeros((0, 0) if self._dense else (expected, width), dtype=np.int32)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Records with the columns of the schema, in its order."""
         self._reserve(self.records + batch.num_rows)
         layout, columns = self._layout, list(self._schema.columns.items())
-        numbers = [_numbers_of(columns[block], batch.column(block)) for block in layout.number_blocks.tolist()]
-        codes = [_codes_of(columns[block], batch.column(block)) for block in layout.code_blocks.tolist()]
+        numbers = [
+            np.ascontiguousarray(_numbers_of(columns[block], batch.column(block)), dtype=np.float64)
+            for block in layout.number_blocks.tolist()
+        ]
+        found = [_codes_of(columns[block], batch.column(block)) for block in layout.code_blocks.tolist()]
+        codes = [np.ascontiguousarray(places, dtype=np.int32) for places, _ in found]
         # a cell of a category is a place in a list of texts, of which each has a code, of which each has an entry
-        entries = [offset + table for offset, (_, table) in zip(layout.offsets, codes, strict=True)]
+        entries = [offset + table for offset, (_, table) in zip(layout.offsets, found, strict=True)]
         table = np.concatenate([*entries, np.zeros(0, dtype=np.intp)])
         offsets = np.cumsum([0, *map(len, entries)])[:-1].astype(np.intp)
         values, places = layout.entry_values[table], layout.entry_places[table]
         met = np.zeros(len(columns), dtype=np.uint8)
-        for first in range(0, batch.num_rows, _RECORDS):
-            some = slice(first, min(first + _RECORDS, batch.num_rows))
-            for k, found in enumerate(numbers):
-                self._raw[k, : some.stop - first] = found[some]
-            for k, (cells, _) in enumerate(codes):
-                self._codes[k, : some.stop - first] = cells[some]
-            part = slice(self.records + first, self.records + some.stop)
-            write_rows(
-                self._raw,
-                layout.numbers,
-                layout.number_blocks,
-                self._codes,
-                offsets,
-                layout.code_blocks,
-                values,
-                places,
-                layout.starts,
-                self._values[part],
-                self._places if self._dense else self._places[part],
-                met,
-            )
+        part = slice(self.records, self.records + batch.num_rows)
+        write_rows(
+            _addresses(numbers),
+            layout.numbers,
+            layout.number_blocks,
+            _addresses(codes),
+            offsets,
+            layout.code_blocks,
+            values,
+            places,
+            layout.starts,
+            self._values[part],
+            self._places if self._dense else self._places[part],
+            met,
+        )
         for (name, column), what in zip(columns, met.tolist(), strict=True):
             if what:
                 raise ValueError(f"column {name!r} has {_refusal(column, what)}.")
@@ -178,10 +174,6 @@ class RowBuffer:
         shape = (self.records, self._schema.width)
         return sparse.csr_matrix((self._values.ravel(), self._places.ravel(), ends), shape=shape)
 
-    @property
-    def _dense(self) -> bool:
-        return not stays_sparse(self._schema)
-
     def _reserve(self, records: int) -> None:
         if records > len(self._values):
             self._resize(max(records, len(self._values) + len(self._values) // 4))
@@ -192,6 +184,10 @@ class RowBuffer:
             self._values.resize((records, self._values.shape[1]), refcheck=False)
             if not self._dense:
                 self._places.resize((records, self._places.shape[1]), refcheck=False)
+
+
+def _addresses(columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
+    return np.array([column.__array_interface__["data"][0] for column in columns], dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,14 +394,32 @@ def _codes(name: str, cells: pa.Array, values: Sequence[str], codes: Sequence[in
         places, _ = _codes(name, texts, values, codes, fold)
         return _integers(cells.indices, len(texts) - 1), table[places]
     text, known = _spelled(name, cells), pa.array(values, pa.string())
-    found = _integers(pc.index_in(text, known), len(values))
-    missed = found == len(values)
-    if missed.any():
+    found, missed = _found(text, known)
+    if missed:
         # most cells are spelled as the schema does: only the others are tidied up
-        rest = texts_of(name, text.filter(pa.array(missed)))
-        found = found.copy()
-        found[missed] = _integers(pc.index_in(pc.utf8_lower(rest) if fold else rest, known), len(values))
+        others = found == len(values)
+        rest = texts_of(name, text.filter(pa.array(others)))
+        found[others] = _found(pc.utf8_lower(rest) if fold else rest, known)[0]
     return found, table
+
+
+def _found(text: pa.Array, known: pa.Array) -> tuple[Places, int]:
+    """The place of every text among those known, or their number, and how many are not known."""
+    found = np.empty(len(text), dtype=np.int32)
+    if not len(text):
+        return found, 0
+    return found, find_texts(
+        *_characters(pc.fill_null(text, "") if text.null_count else text), *_characters(known), found
+    )
+
+
+def _characters(text: pa.Array) -> tuple[NDArray[np.uint8], Places]:
+    """The bytes of all texts, eight at least, and where in them each begins, and the last ends."""
+    _, ends, data = text.buffers()
+    if data is None or data.size < 8:
+        data = (b"" if data is None else data.to_pybytes()).ljust(8)
+    places = np.frombuffer(ends, dtype=np.int32)[text.offset : text.offset + len(text) + 1]
+    return np.frombuffer(data, dtype=np.uint8), places
 
 
 def _integers(cells: pa.Array, where_null: int) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from sordino.tabular.cells import require_columns, require_different_names, show
 from sordino.tabular.formats import ANY, ENDINGS, Kinds, TableFile, opened
 from sordino.tabular.stamp import Stamp
 
-_PIECE = 1 << 16
+_PIECE = 1 << 14
 """Records that are read at once, where all are."""
 
 

@@ -27,8 +27,8 @@ NOT_THERE = ("", "na", "n/a", "nan", "null", "none")
 
 _LARGEST = 1 << 30
 """Bytes of an Arrow record batch, which is read as a whole."""
-_WHOLE = 1 << 24
-"""Bytes up to which a row group of Parquet is read as a whole too."""
+_PIECE = 1 << 16
+"""Bytes of a column of Parquet that are read at once."""
 _COMMA = r"^(\s*[+-]?\d+),(\d*([eE][+-]?\d+)?\s*)$"
 """A number with a decimal comma."""
 _HEADER = 1 << 20
@@ -77,14 +77,11 @@ class ParquetTable:
     @staticmethod
     def open(path: Path, kinds: Kinds) -> ParquetTable:
         metadata = pa.parquet.read_metadata(path)
-        largest = max((metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups)), default=0)
-        # a row group of all its columns at once is faster, but one may be larger than memory
-        pieces = 0 if largest <= _WHOLE else 1 << 18
         # texts stay the numbers that stand for them in the file
         texts = [name for name in metadata.schema.to_arrow_schema().names if name.strip() in kinds.categories]
         return ParquetTable(
             pa.parquet.ParquetFile(
-                path, metadata=metadata, pre_buffer=False, buffer_size=pieces, read_dictionary=texts or None
+                path, metadata=metadata, pre_buffer=False, buffer_size=_PIECE, read_dictionary=texts or None
             )
         )
 
@@ -97,7 +94,7 @@ class ParquetTable:
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
     def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        yield from self.file.iter_batches(rows, row_groups=[group], columns=list(columns))
+        yield from self.file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=False)
 
     def close(self) -> None:
         self.file.close()
@@ -173,17 +170,19 @@ class CsvTable:
     def open(path: Path, kinds: Kinds) -> CsvTable:
         with pa.input_stream(str(path), compression="detect") as stream:
             start = bytes(stream.read(_HEADER))
-        encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf8"
-        first = start.decode(encoding, errors="replace").lstrip("\ufeff\r\n")
+        wide = start[:2] in (b"\xff\xfe", b"\xfe\xff")
+        encoding, kept_bytes = ("utf-16", "replace") if wide else ("utf8", "surrogateescape")
+        first = start.decode(encoding, errors=kept_bytes).lstrip("\ufeff\r\n")
         # what stands in quotes does not count, and may have several lines
         line = re.match(r'(?:"[^"]*"|[^\n])*', first)
-        header = re.sub(r'"[^"]*"', "", line[0] if line else "")
+        header = line[0] if line else ""
+        separators = re.sub(r'"[^"]*"', "", header)
         usual = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else ","
-        delimiter = max((usual, ";", "\t", "|", ","), key=header.count)
-        table = CsvTable(path, delimiter, encoding, pa.schema([]), kinds)
-        with table._opened(pa.csv.ConvertOptions()) as reader:
-            names = reader.schema.names
-        kept = [pa.field(name, pa.string()) for name in names]
+        delimiter = max((usual, ";", "\t", "|", ","), key=separators.count)
+        # of the header alone: a reader of the file would be many records ahead before it is asked for one
+        alone = pa.BufferReader(f"{header}\n".encode(errors=kept_bytes))
+        with _csv(alone, delimiter, "utf8", pa.csv.ConvertOptions()) as reader:
+            kept = [pa.field(name, pa.string()) for name in reader.schema.names]
         return CsvTable(path, delimiter, encoding, pa.schema(kept), kinds)
 
     def lengths(self) -> list[int]:
@@ -227,16 +226,17 @@ class CsvTable:
             null_values=_NULLS,
             decimal_point=decimal,
         )
-        with self._opened(options) as reader:
+        with _csv(self.path, self.delimiter, self.encoding, options) as reader:
             yield from reader
 
-    def _opened(self, options: pa.csv.ConvertOptions) -> pa.csv.CSVStreamingReader:
-        return pa.csv.open_csv(
-            self.path,
-            read_options=pa.csv.ReadOptions(encoding=self.encoding),
-            parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-            convert_options=options,
-        )
+
+def _csv(where: Any, delimiter: str, encoding: str, options: pa.csv.ConvertOptions) -> pa.csv.CSVStreamingReader:
+    return pa.csv.open_csv(
+        where,
+        read_options=pa.csv.ReadOptions(encoding=encoding),
+        parse_options=pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=options,
+    )
 
 
 _NULLS = [spelling for word in NOT_THERE for spelling in _spellings(word)]

@@ -42,12 +42,19 @@ def read_records(files: TableFiles, schema: Schema) -> tuple[Any, Array]:
 
 def read_small(files: TableFiles, schema: Schema, most: float) -> tuple[Any, Array] | None:
     """The same, or None where the rows take more than so many bytes."""
-    if files.counted and files.records * row_bytes(schema) > most:
+    largest = int(min(most, 2**62) // row_bytes(schema))
+    if files.counted and files.records > largest:
         return None
-    rows, targets = RowBuffer(schema, min(files.expected, int(min(most, 2**62) // row_bytes(schema)))), []
+    expected = min(files.expected, largest)
+    rows, targets = RowBuffer(schema, expected), np.empty(expected)
     for batch in files.read([*schema.columns, schema.target.column]):
-        if (rows.records + batch.num_rows) * row_bytes(schema) > most:
+        first, last = rows.records, rows.records + batch.num_rows
+        if last > largest:
             return None
         rows.add(batch)
-        targets.append(target_numbers(schema, batch.column(batch.num_columns - 1)))
-    return rows.finished(), np.concatenate(targets)
+        if last > len(targets):
+            # in place: nothing else refers to them yet
+            targets.resize(max(last, len(targets) + len(targets) // 4), refcheck=False)
+        targets[first:last] = target_numbers(schema, batch.column(batch.num_columns - 1))
+    targets.resize(rows.records, refcheck=False)
+    return rows.finished(), targets
