@@ -1,17 +1,14 @@
 """How far noise may move a score: the bounds on a descent's length, measured on some tables and judged on others.
 
-    python benchmarks/lengths.py --data FOLDER --measure KIND [--snippets FOLDER] [--until HH:MM]       goes on
+    python benchmarks/lengths.py --data FOLDER --measure KIND [--until HH:MM]       goes on
     python benchmarks/lengths.py --fit                                              the choice, from the cells there are
 
 A descent's noise moves the score of a row of full norm by a deviation p, if nothing pulls it back. Cells are mean
 losses on records that were not trained on, relative to that of the class frequencies or of the mean, of descents with
-a given p, prepared as `auto` would. KIND is `numbers`, `classes` or `texts`.
+a given p, prepared as `auto` would. KIND is `numbers` or `classes`.
 
 A rule is a largest p where n mu/sqrt(d) is below a threshold, and another one elsewhere. It is chosen by its mean over
-tables, and judged leave-one-table-out. Texts are sparse rows with more columns than records: two made-up ones, whose
-words fall by Zipf's law and whose classes are equal or one to six, and with --snippets the folder hutto_ICWSM_2014 of
-the source package of vaderSentiment, whose sentences are told apart by where they are from, or by their mood. RCV1
-itself has no say.
+tables, and judged leave-one-table-out.
 """
 
 from __future__ import annotations
@@ -23,15 +20,12 @@ import math
 import warnings
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _results import RESULTS, data_directory, deadline, provenance
 from _tables import Split, Table, require_packages, tables
 from constants import FAMILIES
-from scipy import sparse
 from tables import LengthAndClip, auto, scores, trivial
 
 from sordino.budget import Budget
@@ -46,69 +40,16 @@ MOST_RECORDS, MOST_TESTED = 12_000, 4_000
 LEFT_OUT = ("mnist", "rcv1", "a9a", "adult", "bank", "credit", "ijcnn1", "crashes", "law")
 """Pictures and texts, and tables of classes with more than 10,000 records, where p is not limited."""
 
-EPSILONS = {"numbers": (0.1, 1.0, 0.5, 3.0), "classes": (0.1, 0.5), "texts": (1.0, 0.1)}
-DEVIATIONS = {"numbers": (0.09, 0.15, 0.22, 0.33), "classes": (0.3, 0.45, 0.65, 0.95), "texts": (0.45, 0.9)}
-CLIPS = {"numbers": (TYPICAL_RESIDUAL,), "classes": (0.5,), "texts": (0.5, 0.35, 0.09)}
+EPSILONS = {"numbers": (0.1, 1.0, 0.5, 3.0), "classes": (0.1, 0.5)}
+DEVIATIONS = {"numbers": (0.09, 0.15, 0.22, 0.33), "classes": (0.3, 0.45, 0.65, 0.95)}
+CLIPS = {"numbers": (TYPICAL_RESIDUAL,), "classes": (0.5,)}
 """Of the target's bound, or of the Lipschitz constant."""
 
 THRESHOLDS = (0.0, 10.0, 20.0, 40.0, math.inf)
 
 
-# --- Texts ---
-
-
-def zipf(seed: int, share: float, records: int = 8000, words: int = 20_000, length: int = 60) -> Table:
-    """Bags of words weighted by their rarity, rows of norm one; `share` of them with tilted frequencies."""
-    rng = np.random.default_rng(seed)
-    common = 1 / np.arange(1, words + 1)
-    common /= common.sum()
-    tilted = common * np.exp(rng.normal(0, 0.6, words))
-    tilted /= tilted.sum()
-    y = (rng.random(records) < share).astype(float)
-    drawn = [np.unique(rng.choice(words, length, p=tilted if one else common)) for one in y]
-    at = np.concatenate(drawn)
-    weights = 1 - np.log(np.minimum(1, common * length))
-    X = sparse.csr_matrix((weights[at], at, np.cumsum([0, *map(len, drawn)])), shape=(records, words))
-    return Table(_of_norm_one(X), y, 1.0, 2)
-
-
-def _of_norm_one(X: Any) -> Any:
-    return (sparse.diags_array(1 / np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())) @ X).tocsr()
-
-
-def _snippets(folder: Path, name: str) -> list[tuple[float, str]]:
-    lines = (folder / f"{name}_GroundTruth.txt").read_text("utf-8", errors="replace").splitlines()
-    return [(float(mood), text) for _, mood, text in (line.split("\t", 2) for line in lines if line.count("\t") >= 2)]
-
-
-def _hashed(texts: list[str]) -> Any:
-    from sklearn.feature_extraction.text import HashingVectorizer
-
-    return HashingVectorizer(n_features=2**15, ngram_range=(1, 2), alternate_sign=False).transform(texts).tocsr()
-
-
-def by_origin(folder: Path, one: str, two: str) -> Table:
-    texts = [[text for _, text in _snippets(folder, name)] for name in (one, two)]
-    n = min(map(len, texts))
-    return Table(_hashed([*texts[0][:n], *texts[1][:n]]), np.repeat([0.0, 1.0], n), 1.0, 2)
-
-
-def by_mood(folder: Path, name: str) -> Table:
-    found = _snippets(folder, name)
-    return Table(_hashed([text for _, text in found]), np.array([float(mood > 0) for mood, _ in found]), 1.0, 2)
-
-
-def known_tables(kind: str, snippets: str | None) -> dict[str, Callable[[], Table]]:
-    if kind != "texts":
-        return {name: make for name, make in tables(data_directory()).items() if name not in LEFT_OUT}
-    found: dict[str, Callable[[], Table]] = {"zipf": partial(zipf, 1, 0.5), "zipf, rare": partial(zipf, 2, 0.15)}
-    if snippets is not None:
-        folder = Path(snippets)
-        found["tweets or editorials"] = partial(by_origin, folder, "tweets", "nytEditorialSnippets")
-        found["reviews or editorials"] = partial(by_origin, folder, "movieReviewSnippets", "nytEditorialSnippets")
-        found["mood of reviews"] = partial(by_mood, folder, "movieReviewSnippets")
-        found["mood of tweets"] = partial(by_mood, folder, "tweets")
-    return found
+def known_tables() -> dict[str, Callable[[], Table]]:
+    return {name: make for name, make in tables(data_directory()).items() if name not in LEFT_OUT}
 
 
 # --- Measuring ---
@@ -132,23 +73,23 @@ def relative_loss(split: Split, epsilon: float, deviation: float, clip: float) -
     else:
         task = LinearTask(Squared(1.0, clip), Rows(split.row_norm, INTERCEPT_OF_NUMBERS))
     problem = task.problem(n, d)
-    steps = None if sparse.issparse(split.X) else list(default_preparation(problem, budget, True)) or None
+    steps = list(default_preparation(problem, budget, True)) or None
     method = LengthAndClip(clip=clip * (problem.constants.L if split.classes else 1.0), deviation=deviation)
     model = auto(split, epsilon, method=method, prepare=steps, **({} if split.classes else {"clip": clip}))
     found, base = scores(split, model)[0], trivial(split)[0]
     return found / base if split.classes else (1 - found) / (1 - base)
 
 
-def measure(kind: str, until: str | None, snippets: str | None) -> None:
+def measure(kind: str, until: str | None) -> None:
     whole = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     kept, end = whole.setdefault(kind, {}), deadline(until)
-    known = known_tables(kind, snippets)
+    known = known_tables()
     made: dict[str, Table] = {}
     for epsilon, name in itertools.product(EPSILONS[kind], known):
         table = made.setdefault(name, known[name]())
         if (table.classes == 0) != (kind == "numbers"):
             continue
-        runs = 2 if kind == "texts" else 4 if len(table.y) < 20_000 else 3
+        runs = 4 if len(table.y) < 20_000 else 3
         splits = [shortened(table.split(number)) for number in range(runs)]
         n, d = splits[0].X.shape
         row = kept.setdefault(name, {"records": n, "features": d, "classes": table.classes, "cells": {}})
@@ -222,37 +163,19 @@ def _finite(rule: tuple[float, ...]) -> list[float | None]:
     return [None if math.isinf(one) else one for one in rule]
 
 
-def fit_texts(kept: dict[str, Any]) -> dict[str, Any]:
-    """Mean relative loss of every clip and p, and what every text chooses for the others."""
-    cells = [(name, of) for name, row in kept.items() for of in row["cells"].values()]
-    keys = [f"{clip} {p}" for clip, p in itertools.product(CLIPS["texts"], DEVIATIONS["texts"])]
-    losses = np.array([[np.mean(of[key]) for key in keys] for _, of in cells])
-    family = np.array([name for name, _ in cells])
-    return {
-        "mean relative loss by clip and p": dict(zip(keys, losses.mean(axis=0).round(4).tolist(), strict=True)),
-        "chosen without": {
-            str(name): keys[int(losses[family != name].mean(axis=0).argmin())] for name in sorted(set(family))
-        },
-        "cells": len(cells),
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data")
     parser.add_argument("--measure", choices=tuple(EPSILONS))
-    parser.add_argument("--snippets")
     parser.add_argument("--until", help="stop at this time of the day, HH:MM")
     parser.add_argument("--fit", action="store_true")
     asked = parser.parse_args()
     if asked.measure:
         require_packages()
-        measure(asked.measure, asked.until, asked.snippets)
+        measure(asked.measure, asked.until)
     if asked.fit:
         whole = json.loads(KEPT.read_text())
         whole["fitted"] = {kind: fit(kind, whole[kind]) for kind in ("numbers", "classes") if kind in whole}
-        if "texts" in whole:
-            whole["fitted"]["texts"] = fit_texts(whole["texts"])
         KEPT.write_text(json.dumps(whole, allow_nan=False, separators=(",", ":")) + "\n")
         print(json.dumps(whole["fitted"], indent=1))
 

@@ -107,13 +107,13 @@ def test_a_hopeless_descent_is_kept_short():
     assert descent(TEXTS, 0.01).steps == FEWEST_STEPS
 
 
-def test_below_one_half_only_what_can_be_told_apart_is_clipped():
-    """More features than records, and two classes."""
+def test_no_plan_clips_what_is_classified_correctly():
+    """Texts among them: where one class is rarer, its records alone would be clipped."""
     for epsilon in (0.1, 1.0, 3.0):
-        assert descent(TEXTS, epsilon).clip < 0.5 <= descent(SURVEY, epsilon).clip
+        assert descent(TEXTS, epsilon).clip >= 0.5
+        assert descent(SURVEY, epsilon).clip >= 0.5
         assert descent(DIGITS, epsilon).clip >= DIGITS.constants.L / 2
-    assert descent(Problem(500, 501, Softmax(3)), 1.0).clip >= math.sqrt(2) / 2
-    assert descent(TEXTS, 1.0, clip=0.7).clip == 0.7
+    assert descent(TEXTS, 1.0, clip=0.2).clip == 0.2
 
 
 def deviation(problem, epsilon, descent):

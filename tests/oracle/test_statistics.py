@@ -26,6 +26,7 @@ from sordino.oracle.statistics import (
     MomentSum,
     RowSum,
     RowsWithin,
+    SizeSum,
     SlopeSum,
     SquareSum,
     coordinates,
@@ -41,6 +42,7 @@ ASKED = [
     RowsWithin(0.7, 0.6),
     RowsWithin(0.7, 0.2),
     ColumnsBelow((0.5, 0.5, 0.4), (0.3, -0.4, 0.2), 0.1),
+    SizeSum(),
     SquareSum(),
     MomentSum(),
     *(CrossMoments(b, LOSS) for b in (0.5, 0.7, 1.0, 2.0)),
@@ -91,6 +93,8 @@ def test_every_place_answers_with_the_plain_sum(asked, rho, place):
             want = [
                 (x[:, j] <= t).sum() - q * len(X) for q, ts in ((0.1, lows), (0.9, highs)) for j, t in enumerate(ts)
             ]
+        case SizeSum():
+            want = np.abs(u).sum(axis=0)
         case SquareSum():
             want = (u**2).sum(axis=0)
         case MomentSum():

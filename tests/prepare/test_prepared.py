@@ -24,8 +24,17 @@ from sordino.losses import Logistic, Softmax
 from sordino.methods import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
-from sordino.prepare import PREPARATIONS, Centre, ColumnScales, NormQuantile, Prepared, Whitening, left_for_training
-from sordino.prepare.choice import ALMOST_ALL
+from sordino.prepare import (
+    PREPARATIONS,
+    Centre,
+    ColumnScales,
+    FrequentColumns,
+    NormQuantile,
+    Prepared,
+    Whitening,
+    left_for_training,
+)
+from sordino.prepare.choice import ALMOST_ALL, OF_TEXTS
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import Composed, flatten
 from sordino.privacy.ledger_context import charged_to
@@ -194,6 +203,31 @@ def test_auto_pays_where_public_facts_say_so():
     ):
         assert not isinstance(method_of(plain, X, y), Prepared)
     assert not isinstance(method_of(logistic(), sparse.csr_array(X), y), Prepared)
+
+
+def texts(n=300, words=400):
+    """Sparse rows of more columns than there are records: one in two is about the first word, most words are rare."""
+    rng = np.random.default_rng(1)
+    X = np.where(rng.random((n, words)) < 1 / np.arange(2, words + 2), 1.0, 0.0)
+    y = rng.choice([-1.0, 1.0], n)
+    X[:, 0] = y > 0
+    return sparse.csr_array(X), y
+
+
+def test_auto_brings_texts_down_to_frequent_words():
+    X, y = texts()
+    model = PrivateLogisticRegression(3.0, row_norm=4.0, classes=[-1, 1]).fit(X, y)
+    assert model.certificate_.method.preparation == (FrequentColumns(), NormQuantile(quantile=OF_TEXTS))
+    assert all(finding.holds for finding in verify(model.certificate_))
+    assert 1 <= np.count_nonzero(model.coef_) < 100
+    np.testing.assert_allclose(model.decision_function(X), model.decision_function(X.toarray()), atol=1e-12)
+    # without an intercept too; not for numbers, nor for dense rows, nor where there are as many records
+    no_constant = PrivateLogisticRegression(3.0, row_norm=4.0, classes=[-1, 1], fit_intercept=False)
+    assert isinstance(method_of(no_constant, X, y), Prepared)
+    assert not isinstance(method_of(PrivateLinearRegression(3.0, row_norm=4.0, target_bound=1.0), X, y), Prepared)
+    fewer = X[:, :299]
+    assert not isinstance(method_of(no_constant, fewer, y), Prepared)
+    assert not isinstance(method_of(no_constant, X.toarray(), y), Prepared)
 
 
 def test_steps_by_name_with_any_method():

@@ -6,12 +6,22 @@ import math
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from sordino.budget import Relation
 from sordino.losses import Logistic
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import PreparedRows, Rows
-from sordino.prepare import PREPARATIONS, Centre, ClassBalance, ColumnBounds, ColumnScales, NormQuantile, Whitening
+from sordino.prepare import (
+    PREPARATIONS,
+    Centre,
+    ClassBalance,
+    ColumnBounds,
+    ColumnScales,
+    FrequentColumns,
+    NormQuantile,
+    Whitening,
+)
 from sordino.privacy.accountants import epsilon as cost, gdp_epsilon
 from sordino.privacy.events import Composed
 from sordino.privacy.randomness import Randomness
@@ -86,6 +96,21 @@ def test_columns_get_equal_widths():
     np.testing.assert_allclose((scaled**2).mean(axis=0), 1 / D, rtol=0.01)
 
 
+def test_columns_that_few_rows_have_a_part_of_are_left_out():
+    """n mu sqrt(share) = 40 and noise of sqrt 2 on a sum of sizes: a column passes from 2 sqrt 2/40 of the bound on."""
+    X, mu = np.zeros((N, D)), 40 / N / math.sqrt(0.2)
+    X[:, 0], X[: N // 100, 1] = -0.2 * BOUND, 0.5 * BOUND
+    found = [run(FrequentColumns(), X, PreparedRows.of(Rows(BOUND, 0.4), D), mu) for _ in range(3)]
+    for rows in found:
+        np.testing.assert_array_equal(rows.matrix, [1 / BOUND, 0.0, 0.0])
+    stay = run(FrequentColumns(threshold=1e9), X, mu=mu)
+    np.testing.assert_array_equal(stay.matrix != 0, [True, False, False], "the largest stays")
+    np.testing.assert_array_equal(run(FrequentColumns(), X).matrix != 0, [True, True, False])
+    thin = stay.applied(sparse.csr_array(X))
+    assert thin.nnz == N
+    np.testing.assert_array_equal(thin.toarray(), stay.applied(X))
+
+
 @pytest.mark.parametrize(("power", "left"), [(0.5, 0.0), (0.25, 0.5)])
 def test_whitening_takes_powers_of_the_second_moments(power, left):
     X = rows_of()
@@ -120,6 +145,7 @@ def test_settings_that_make_no_sense():
         (lambda: Centre(share=0.0), "share of Centre is 0"),
         (lambda: NormQuantile(quantile=1.0), "quantile is 1"),
         (lambda: Whitening(power=0.7), "power is 0.7"),
+        (lambda: FrequentColumns(threshold=0.0), "threshold is 0"),
         (lambda: ColumnBounds(outside=0.5), "outside is 0.5"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -127,6 +153,10 @@ def test_settings_that_make_no_sense():
     with pytest.raises(ValueError, match="at most 2000 are whitened"):
         Whitening().plan(2001, N, Relation.REPLACE_ONE, 1.0)
     white = PreparedRows(1.0, 0.4, 1.0, np.zeros(D), np.eye(D))
-    for step in (Centre(), ColumnScales(), ColumnBounds()):
+    for step in (Centre(), ColumnScales(), ColumnBounds(), FrequentColumns()):
         with pytest.raises(ValueError, match="whitened"):
             run(step, rows_of(), white)
+    fewer = PreparedRows(1.0, 0.4, 1.0, np.zeros(D), np.array([1.0, 0.0, 1.0]))
+    for step in (Centre(), ColumnBounds()):
+        with pytest.raises(ValueError, match="left out"):
+            run(step, rows_of(), fewer)

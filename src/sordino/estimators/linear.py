@@ -196,8 +196,8 @@ def prepared_method(
     if prepare is None:
         steps = ()
     elif isinstance(prepare, str) and prepare == "auto":
-        planned = isinstance(method, str) and not stays_sparse
-        steps = default_preparation(problem, budget, intercept) if planned else ()
+        planned = isinstance(method, str)
+        steps = default_preparation(problem, budget, intercept, stays_sparse) if planned else ()
     else:
         categories, steps = steps_of(prepare)
         if categories is not None:
@@ -207,8 +207,8 @@ def prepared_method(
             )
         if stays_sparse and not all(isinstance(step, KEEPS_ZEROS) for step in steps):
             raise ValueError(
-                "the rows are sparse, and a centre or whitening would make them dense: prepare=['norm quantile'] and "
-                "['column scales'] keep zeros, and X.toarray() makes dense rows."
+                "the rows are sparse, and a centre or whitening would make them dense: 'frequent columns', 'norm "
+                "quantile' and 'column scales' keep zeros, and X.toarray() makes dense rows."
             )
     if balance is not None:
         require_delta("counting classes", budget, "give class_weight as public numbers, or a delta")

@@ -12,9 +12,9 @@ the part of F(0) that the best weights may win, however far away w* is: that kee
 tau more and smaller steps change neither term by much, so tau is chosen first, and then T.
 
 Clipping below the Lipschitz constant saves noise in proportion and bends the loss (`clip_cost`), which matters the less
-the shorter the descent. Below half of it records are clipped that are classified correctly by a little; that has paid
-off where there are more features than records (texts) and classes of equal size, and not on surveys or on digits. Where
-one class is rare its records alone are clipped, and texts then lose to their class frequencies (docs/utility.md).
+the shorter the descent. Below half of it records are clipped that are classified correctly by a little: that pays off
+on texts with classes of equal size that are easily told apart, and where one class is rarer its records alone are
+clipped (`benchmarks/texts.py`).
 
 How far the noise of all steps moves the score of a row of full norm, if nothing pulls it back,
 
@@ -62,9 +62,6 @@ Paid = Literal["last iterate", "every step"]
 
 CLIPS = (1.0, 0.75, 0.6, 0.5)
 """Fractions of the Lipschitz constant to choose from. At half of it no correctly classified record is clipped."""
-
-SMALL_CLIPS = (0.35, 0.25, 0.18, 0.125, 0.09)
-"""Further ones for records that can all be told apart. Elsewhere the unsure ones that they clip are missed."""
 
 FEW, FEW_OF_MANY_CLASSES = 20.0, 10.0
 """n mu/sqrt(d) below which records are few for their budget: the mean of their rows is known to a tenth, or a fifth, of
@@ -173,9 +170,7 @@ def _clips(problem: Problem) -> tuple[float, ...]:
     """The fractions of L that make sense for this loss and these records."""
     if not _can_clip(problem):
         return (problem.usual_clip / problem.constants.L,)
-    # with as many features as records some w is right about every one of two classes
-    told_apart = problem.loss.outputs == 1 and problem.features >= problem.records
-    return CLIPS + SMALL_CLIPS if told_apart else CLIPS
+    return CLIPS
 
 
 def _can_clip(problem: Problem) -> bool:

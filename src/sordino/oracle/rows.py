@@ -94,7 +94,10 @@ class PreparedRows(Rows):
         if hasattr(X, "tocsr"):
             if self.centre.any() or self.matrix.ndim > 1:
                 raise ValueError("sparse rows are neither centred nor whitened, which would make them dense.")
-            return (X @ sparse.diags_array(self.matrix)).tocsr()
+            scaled = (X @ sparse.diags_array(self.matrix)).tocsr()
+            if not self.matrix.all():
+                scaled.eliminate_zeros()
+            return scaled
         # a number that is not finite spoils its own row alone, and a warning would tell that there is one
         with np.errstate(over="ignore", invalid="ignore"):
             moved = np.subtract(X, self.centre, dtype=np.float64)

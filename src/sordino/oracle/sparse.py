@@ -21,7 +21,7 @@ from sordino.oracle.kernels.slopes import kernel_of
 from sordino.oracle.kernels.sparse import GROUP
 from sordino.oracle.kernels.stack import stack_values
 from sordino.oracle.rows import Rows
-from sordino.oracle.statistics import RowStatistic
+from sordino.oracle.statistics import BoundedRows, OfSparseRows, RowStatistic
 
 _EVERY = np.empty(0, dtype=np.intp)
 # stored entries in a task, and rows that are scored before their slopes are taken
@@ -82,6 +82,16 @@ class SparseBlock(Block):
             part = records.part(slice(start, start + step))
             X = whole[start : start + step].toarray().astype(np.float64, copy=False)
             yield np.where(part.scales[:, None] != 0, X, 0.0), part
+
+    def statistic(self, asked: RowStatistic) -> Array:
+        if not isinstance(asked, OfSparseRows):
+            return super().statistic(asked)
+        whole, given = self._whole(), self.given
+        usable = np.repeat(given.scales != 0, np.diff(whole.indptr))
+        x = sparse.csr_array((np.where(usable, whole.data, 0.0), whole.indices, whole.indptr), shape=whole.shape)
+        u = sparse.diags_array(given.scales / self.rows.length) @ x
+        some: Any = BoundedRows(x / self.rows.bound, u, u, given.targets, given.weights, self.rows.norm)
+        return asked.of(some)
 
     def scaled_rows(self, records: Bounded) -> Iterator[tuple[Any, Bounded]]:
         whole = self._whole()

@@ -7,6 +7,7 @@ a feature that is not finite has u_i = 0. Each sum says how far it moves when on
     RowsWithin      sum 1[|x_i| <= r] - q           1,  max(q, 1 - q)
     ColumnsBelow    sum (1[x_ij <= t_j] - q_j)_j    sqrt k,  sqrt(sum max(q_j, 1 - q_j)^2)      for k pairs of t and q
     SquareSum       sum (u_i1^2, .., u_id^2)        sqrt 2,  1                not negative, and of 1-norm 1 at most
+    SizeSum         sum (|u_i1|, .., |u_id|)        sqrt 2,  1                not negative: |u - v|^2 <= |u|^2 + |v|^2
     MomentSum       sum u_i u_i^T                   sqrt 2,  1                |uu^T - vv^T|^2 = |u|^4 + |v|^4 - 2<u,v>^2
     CrossMoments    sum w (r r^T, b r y)            sqrt F(b),  sqrt(1 + b^2)
       with squares  sum w (r r^T, b r y, y^2)       sqrt max(F(b), 3 + b^2),  sqrt(2 + b^2)       for b^2 <= 2
@@ -93,7 +94,7 @@ class RowsWithin:
     def of(self, some: BoundedRows) -> Array:
         # what is too long to be measured is not within any radius, and nobody is told that there is such a record
         with np.errstate(over="ignore", invalid="ignore"):
-            lengths = np.linalg.norm(some.x, axis=1)
+            lengths = np.sqrt((some.x**2).sum(axis=1))
         return np.array([np.count_nonzero(lengths <= self.radius) - self.share * len(lengths)])
 
 
@@ -133,6 +134,20 @@ class SquareSum:
 
     def of(self, some: BoundedRows) -> Array:
         return np.asarray((some.u**2).sum(axis=0))
+
+
+@dataclass(frozen=True)
+class SizeSum:
+    clip: ClassVar[float] = 1.0
+
+    def sensitivity(self, relation: Relation) -> float:
+        return _SQRT2 if relation is Relation.REPLACE_ONE else 1.0
+
+    def width(self, columns: int, intercept: bool) -> int:
+        return columns
+
+    def of(self, some: BoundedRows) -> Array:
+        return np.asarray(abs(some.u).sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -251,7 +266,10 @@ class ClassCounts:
 OfTargets = CrossMoments | WeightedMoments | ClassCounts
 """Sums that leave out records whose target the loss does not admit."""
 
-RowStatistic = RowSum | RowsWithin | ColumnsBelow | SquareSum | MomentSum | OfTargets
+OfSparseRows = RowSum | RowsWithin | SquareSum | SizeSum
+"""Sums of x or u alone, which may be sparse."""
+
+RowStatistic = OfSparseRows | ColumnsBelow | MomentSum | OfTargets
 
 
 FoundValues = Mapping[str, tuple[str, ...]]

@@ -6,16 +6,18 @@ from sordino.prepare.choice import default_preparation, steps_of
 from sordino.prepare.class_balance import ClassBalance
 from sordino.prepare.column_bounds import ColumnBounds
 from sordino.prepare.column_scales import ColumnScales
+from sordino.prepare.frequent_columns import FrequentColumns
 from sordino.prepare.norm_quantile import NormQuantile
 from sordino.prepare.prepared import PreparationStep, Prepared, PreparedPlan, left_for_training, share_of
 from sordino.prepare.protocol import Preparation, StepPlan
 from sordino.prepare.whitening import Whitening
 
 PREPARATIONS: dict[str, type[PreparationStep]] = {
-    step.__name__: step for step in (Centre, NormQuantile, ColumnScales, ColumnBounds, Whitening, ClassBalance)
+    step.__name__: step
+    for step in (Centre, NormQuantile, ColumnScales, ColumnBounds, FrequentColumns, Whitening, ClassBalance)
 }
 
-KEEPS_ZEROS = (NormQuantile, ColumnScales, ClassBalance)
+KEEPS_ZEROS = (NormQuantile, ColumnScales, FrequentColumns, ClassBalance)
 """Steps after which sparse rows are sparse."""
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "ColumnScales",
     "Discovered",
     "DiscoveredPlan",
+    "FrequentColumns",
     "NormQuantile",
     "Preparation",
     "PreparationStep",

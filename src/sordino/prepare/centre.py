@@ -39,5 +39,7 @@ class Centre:
     ) -> PreparedRows:
         if rows.matrix.ndim > 1:
             raise ValueError("rows are centred before they are whitened: name Centre first.")
+        if not rows.matrix.all():
+            raise ValueError("rows are centred before columns are left out: name Centre first.")
         mean = oracle.release(RowSum(), plan.noise, randomness) / records
         return replace(rows, centre=rows.centre + mean / rows.matrix)

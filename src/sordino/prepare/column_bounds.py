@@ -56,6 +56,8 @@ class ColumnBounds:
     ) -> PreparedRows:
         if rows.matrix.ndim > 1:
             raise ValueError("columns have bounds before rows are whitened: name ColumnBounds first.")
+        if not rows.matrix.all():
+            raise ValueError("columns have bounds before some are left out: name ColumnBounds first.")
         d = len(rows.centre)
         low, high = np.zeros(2 * d, dtype=int), np.full(2 * d, len(GRID) - 1)
         for _ in range(plan.times):

@@ -12,6 +12,7 @@ from sordino.prepare import (
     ClassBalance,
     ColumnBounds,
     ColumnScales,
+    FrequentColumns,
     NormQuantile,
     PreparationStep,
     Prepared,
@@ -147,6 +148,8 @@ def learnt(step: PreparationStep) -> tuple[str, str]:
             return "width of every column", "what its values are divided by"
         case ColumnBounds(outside=outside):
             return "range of every column", f"about {percent(outside)} of its values lie beyond either end"
+        case FrequentColumns():
+            return "frequent columns", "what is left of every row"
         case Whitening():
             return "shape of the rows", "what makes them rounder"
         case ClassBalance():

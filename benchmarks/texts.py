@@ -1,0 +1,191 @@
+"""How texts are prepared and clipped: measured on some texts, and judged on others.
+
+    python benchmarks/texts.py --texts FOLDER [--until HH:MM]        goes on
+    python benchmarks/texts.py --fit                                 the choice, from the cells there are
+
+A text is a sparse row with more columns than there are records. Cells are mean log-losses of two classes on texts that
+were not trained on, relative to that of the class frequencies, and accuracies. A setting is a clip, a fraction of the
+Lipschitz constant, and what is paid for frequent columns (`sordino.prepare.FrequentColumns`): its share of the budget,
+its threshold, and the quantile of the norms after it. Lengths are planned. Settings are chosen by their mean over
+texts, and judged leave-one-text-out. RCV1 has no say: `benchmarks/tables.py` reports on it.
+
+FOLDER has, under the names they have there: rt-polarity.pos and rt-polarity.neg (sentences of film reviews; Pang and
+Lee 2005), test.csv of AG News, and train_text.txt and train_labels.txt of TweetEval in the folders offensive and hate.
+Every one is coded twice, by hashed counts of words and pairs of words, and by their logarithms times inverse document
+frequencies without pairs and stop words. Two more are made up: words fall by Zipf's law, and classes are equal or one
+to six.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+import json
+import warnings
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from _results import RESULTS, deadline, provenance
+from _tables import Table
+from scipy import sparse
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+from tables import auto, scores, trivial
+
+from sordino.methods import NoisyGradientDescent
+from sordino.prepare import FrequentColumns, NormQuantile
+
+KEPT = RESULTS / "texts.json"
+EPSILONS, RUNS = (1.0, 0.1, 3.0, 0.5), 2
+COLUMNS = 2**15
+
+
+class Setting(NamedTuple):
+    clip: float
+    share: float = 0.0
+    threshold: float = 0.0
+    quantile: float = 0.0
+
+    @property
+    def name(self) -> str:
+        paid = f", share {self.share}, threshold {self.threshold}, quantile {self.quantile}" if self.share else ""
+        return f"clip {self.clip}{paid}"
+
+
+SETTINGS = (
+    *(Setting(clip) for clip in (0.09, 0.25, 0.35, 0.5)),
+    *(Setting(0.5, share, 2.0, 0.4) for share in (0.1, 0.2, 0.35)),
+    *(Setting(0.5, 0.2, threshold, 0.4) for threshold in (1.5, 3.0)),
+    *(Setting(0.5, 0.2, 2.0, quantile) for quantile in (0.25, 0.6)),
+    Setting(0.25, 0.2, 2.0, 0.4),
+)
+
+
+# --- Texts ---
+
+
+def zipf(seed: int, share: float, records: int = 8000, words: int = 20_000, length: int = 60) -> Table:
+    """Bags of words weighted by their rarity, rows of norm one; `share` of them with tilted frequencies."""
+    rng = np.random.default_rng(seed)
+    common = 1 / np.arange(1, words + 1)
+    common /= common.sum()
+    tilted = common * np.exp(rng.normal(0, 0.6, words))
+    tilted /= tilted.sum()
+    y = (rng.random(records) < share).astype(float)
+    drawn = [np.unique(rng.choice(words, length, p=tilted if one else common)) for one in y]
+    at = np.concatenate(drawn)
+    weights = 1 - np.log(np.minimum(1, common * length))
+    X = sparse.csr_array((weights[at], at, np.cumsum([0, *map(len, drawn)])), shape=(records, words))
+    return Table(_of_norm_one(X), y, 1.0, 2)
+
+
+def _of_norm_one(X: Any) -> Any:
+    norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
+    return sparse.csr_array(sparse.diags_array(1 / np.where(norms > 0, norms, 1)) @ X)
+
+
+def _lines(file: Path) -> list[str]:
+    return file.read_text("utf-8", errors="replace").split("\n")[:-1]
+
+
+def read(folder: Path) -> Iterator[tuple[str, list[str], Any]]:
+    good, bad = _lines(folder / "rt-polarity.pos"), _lines(folder / "rt-polarity.neg")
+    yield "reviews", [*good, *bad], np.repeat([1.0, 0.0], [len(good), len(bad)])
+    with (folder / "test.csv").open(encoding="utf-8") as file:
+        news = list(csv.reader(file))
+    topics, told = np.array([int(row[0]) for row in news]), [f"{row[1]} {row[2]}" for row in news]
+    yield "news, world and sports", told, (topics <= 2).astype(float)
+    yield "news, sports", told, (topics == 2).astype(float)
+    for name in ("offensive", "hate"):
+        labels = np.array([float(line) for line in _lines(folder / name / "train_labels.txt")])
+        yield name, _lines(folder / name / "train_text.txt"), labels
+
+
+def coded(texts: list[str], by_rarity: bool) -> Any:
+    settings: Any = {"stop_words": "english"} if by_rarity else {"ngram_range": (1, 2)}
+    X = HashingVectorizer(n_features=COLUMNS, alternate_sign=False, norm=None, **settings).transform(texts)
+    return _of_norm_one(TfidfTransformer(sublinear_tf=True).fit_transform(X) if by_rarity else X)
+
+
+def known_texts(folder: Path) -> dict[str, Table]:
+    found = {"Zipf": zipf(1, 0.5), "Zipf, rare": zipf(2, 0.15)}
+    for (name, texts, y), by_rarity in itertools.product(read(folder), (False, True)):
+        found[f"{name}, {'by rarity' if by_rarity else 'counts'}"] = Table(coded(texts, by_rarity), y, 1.0, 2)
+    return found
+
+
+# --- Measuring ---
+
+
+def cell(table: Table, epsilon: float, setting: Setting, run: int) -> list[float]:
+    """Log-loss relative to that of the class frequencies, and accuracy."""
+    split = table.split(run)
+    steps: Any = None
+    if setting.share:
+        steps = [FrequentColumns(setting.share, setting.threshold), NormQuantile(quantile=setting.quantile)]
+    model = auto(split, epsilon, method=NoisyGradientDescent(clip=setting.clip), prepare=steps)
+    loss, accuracy = scores(split, model)
+    return [round(loss / trivial(split)[0], 4), round(accuracy, 4)]
+
+
+def measure(folder: Path, until: str | None) -> None:
+    kept = json.loads(KEPT.read_text())["texts"] if KEPT.exists() else {}
+    known, end = known_texts(folder), deadline(until)
+    for epsilon, (name, table) in itertools.product(EPSILONS, known.items()):
+        cells = kept.setdefault(name, {}).setdefault(str(epsilon), {})
+        for setting in SETTINGS:
+            if setting.name not in cells:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    cells[setting.name] = [cell(table, epsilon, setting, run) for run in range(RUNS)]
+        KEPT.write_text(json.dumps({**provenance(), "texts": kept}, separators=(",", ":")) + "\n")
+        print(epsilon, name, {key: np.mean(runs, axis=0).round(3).tolist() for key, runs in cells.items()}, flush=True)
+        if datetime.now() >= end:
+            return
+
+
+# --- Choosing ---
+
+
+def fit(kept: dict[str, Any]) -> dict[str, Any]:
+    """Mean relative loss and accuracy of every setting, and what all other texts choose for each."""
+    cells = [(name.partition(",")[0], of) for name, row in kept.items() for of in row.values()]
+    names = [setting.name for setting in SETTINGS]
+    found = np.array([[np.mean(of[name], axis=0) for name in names] for _, of in cells])
+    # the same words in two codings are one text
+    family = np.array([name for name, _ in cells])
+
+    @cache
+    def chosen(without: str) -> int:
+        return int(found[family != without, :, 0].mean(axis=0).argmin())
+
+    held_out = np.array([found[place, chosen(str(name))] for place, name in enumerate(family)])
+    return {
+        "mean relative loss and accuracy": dict(zip(names, found.mean(axis=0).round(4).tolist(), strict=True)),
+        "every text under the setting that the others choose": held_out.mean(axis=0).round(4).tolist(),
+        "chosen without": {str(name): names[chosen(str(name))] for name in sorted(set(family))},
+        "cells": len(cells),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--texts", type=Path)
+    parser.add_argument("--until", help="stop at this time of the day, HH:MM")
+    parser.add_argument("--fit", action="store_true")
+    asked = parser.parse_args()
+    if asked.texts:
+        measure(asked.texts, asked.until)
+    if asked.fit:
+        whole = json.loads(KEPT.read_text())
+        whole["fitted"] = fit(whole["texts"])
+        KEPT.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
+        print(json.dumps(whole["fitted"], indent=1))
+
+
+if __name__ == "__main__":
+    main()
