@@ -6,8 +6,9 @@
 A text is a sparse row with more columns than there are records. Cells are mean log-losses of two classes on texts that
 were not trained on, relative to that of the class frequencies, and accuracies. A setting is a clip, a fraction of the
 Lipschitz constant, and what is paid for frequent columns (`sordino.prepare.FrequentColumns`): its share of the budget,
-its threshold, and the quantile of the norms after it. Lengths are planned. Settings are chosen by their mean over
-texts, and judged leave-one-text-out. RCV1 has no say: `benchmarks/tables.py` reports on it.
+its threshold, and the quantile of the norms after it. Lengths are planned, or such that noise moves the score of a row
+of full norm by a deviation p. Settings are chosen by their mean over texts, and judged leave-one-text-out. RCV1 has no
+say: `benchmarks/tables.py` reports on it.
 
 FOLDER has, under the names they have there: rt-polarity.pos and rt-polarity.neg (sentences of film reviews; Pang and
 Lee 2005), test.csv of AG News, and train_text.txt and train_labels.txt of TweetEval in the folders offensive and hate.
@@ -34,7 +35,7 @@ from _results import RESULTS, deadline, provenance
 from _tables import Table
 from scipy import sparse
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
-from tables import auto, scores, trivial
+from tables import LengthAndClip, auto, scores, trivial
 
 from sordino.methods import NoisyGradientDescent
 from sordino.prepare import FrequentColumns, NormQuantile
@@ -49,11 +50,21 @@ class Setting(NamedTuple):
     share: float = 0.0
     threshold: float = 0.0
     quantile: float = 0.0
+    deviation: float = 0.0
 
     @property
     def name(self) -> str:
         paid = f", share {self.share}, threshold {self.threshold}, quantile {self.quantile}" if self.share else ""
-        return f"clip {self.clip}{paid}"
+        length = f", p = {self.deviation}" if self.deviation else ""
+        return f"clip {self.clip}{paid}{length}"
+
+    @property
+    def method(self) -> NoisyGradientDescent:
+        return (
+            LengthAndClip(clip=self.clip, deviation=self.deviation)
+            if self.deviation
+            else NoisyGradientDescent(clip=self.clip)
+        )
 
 
 SETTINGS = (
@@ -61,6 +72,7 @@ SETTINGS = (
     *(Setting(0.5, share, 2.0, 0.4) for share in (0.1, 0.2, 0.35)),
     *(Setting(0.5, 0.2, threshold, 0.4) for threshold in (1.5, 3.0)),
     *(Setting(0.5, 0.2, 2.0, quantile) for quantile in (0.25, 0.6)),
+    *(Setting(0.5, 0.2, 2.0, 0.4, deviation) for deviation in (0.15, 0.3, 0.45, 0.6, 0.9)),
     Setting(0.25, 0.2, 2.0, 0.4),
 )
 
@@ -127,7 +139,7 @@ def cell(table: Table, epsilon: float, setting: Setting, run: int) -> list[float
     steps: Any = None
     if setting.share:
         steps = [FrequentColumns(setting.share, setting.threshold), NormQuantile(quantile=setting.quantile)]
-    model = auto(split, epsilon, method=NoisyGradientDescent(clip=setting.clip), prepare=steps)
+    model = auto(split, epsilon, method=setting.method, prepare=steps)
     loss, accuracy = scores(split, model)
     return [round(loss / trivial(split)[0], 4), round(accuracy, 4)]
 

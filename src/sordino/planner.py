@@ -38,7 +38,9 @@ from sordino.methods.schedule import (
     added_convexity,
     balanced_batch,
     balanced_descent,
+    deviation,
     expected_radius,
+    least_deviation,
     most_deviation,
     predicted_excess,
 )
@@ -188,7 +190,9 @@ def _descent(problem: Problem, budget: Budget, made: Callable[[], DescentPlan], 
     # with momentum a step is 1/(1 - m) times as long in the end, and every one of them is paid for
     eta = plan.step_size / (1 - plan.update.decay if isinstance(plan.update, Momentum) else 1)
     descent = Descent(plan.steps, eta, plan.clip)
-    if plan.amplification is None and math.isfinite(most_deviation(problem, budget)):
+    bounded = math.isfinite(most_deviation(problem, budget))
+    bounded |= deviation(problem, budget, descent) <= (1 + 1e-9) * least_deviation(problem)
+    if plan.amplification is None and bounded:
         # what was measured to be better than the picture's best is at least as good
         descent = balanced_descent(problem, budget, radius=R0, paid="every step", longest=LONGEST)
     T, eta, C = descent

@@ -22,11 +22,13 @@ from sordino.methods.schedule import (
     expected_radius,
     gaussian_allowance,
     heavy_ball,
+    least_deviation,
     most_deviation,
     predicted_excess,
 )
 from sordino.methods.updates import Momentum, Plain
 from sordino.penalties import Ridge
+from sordino.planner import choose
 from sordino.privacy.accountants.objective import largest_shift
 from sordino.problem import PersonUnit, Problem
 
@@ -105,6 +107,17 @@ def test_a_hopeless_descent_is_kept_short():
     assert FEWEST_STEPS <= T <= 100
     assert descent(TEXTS, 1.0).steps * descent(TEXTS, 1.0).step_size > 20 * T * eta
     assert descent(TEXTS, 0.01).steps == FEWEST_STEPS
+
+
+def test_how_frequent_two_classes_are_is_learnt_nevertheless():
+    """Where every step is paid for; where the end of a descent is, the noise of its steps is not told by p."""
+    for problem, epsilon, p in ((TEXTS, 0.1, 0.45), (TEXTS, 0.5, 0.45), (TEXTS, 1.0, 0.68), (SURVEY, 0.1, 0.9)):
+        planned = balanced_descent(problem, asked(problem, epsilon), paid="every step")
+        assert deviation(problem, epsilon, planned) == pytest.approx(p, abs=0.02)
+    assert choose(TEXTS, asked(TEXTS, 0.1)) == NoisyGradientDescent()
+    summed = replace(TEXTS, person=PersonUnit(contribution="sum", typical_records=4))
+    assert least_deviation(summed) == least_deviation(FEW_NUMBERS) == least_deviation(DIGITS) == 0
+    assert least_deviation(replace(TEXTS, penalty=Ridge(0.1))) == 0
 
 
 def test_no_plan_clips_what_is_classified_correctly():

@@ -204,10 +204,11 @@ class PrivateLogisticRegression(_PrivateClassifier):
         counted in units of it. Required with `sample_weight`.
     method : "auto", or a method of `sordino.methods` with settings of your own.
     prepare : what is learnt about the rows first, and paid for out of the same budget. "auto" is a centre and a norm
-        where public facts say that they are worth it, for the method "auto" on dense rows; `None` is nothing; else a
-        list of steps: "categories", "centre", "norm quantile", "column scales", "column bounds", "whitening", or the
-        steps of `sordino.prepare` with settings of your own, in their order. Categories that the schema leaves to be
-        discovered are a part of "auto", for every method.
+        where public facts say that they are worth it, for the method "auto" on dense rows, and the frequent columns of
+        sparse rows with more columns than records; `None` is nothing; else a list of steps: "categories", "centre",
+        "norm quantile", "column scales", "column bounds", "frequent columns", "whitening", or the steps of
+        `sordino.prepare` with settings of your own, in their order. Categories that the schema leaves to be discovered
+        are a part of "auto", for every method.
     relation : "replace_one" or "add_remove". The latter needs `records`.
     records : a public stand-in for the number of records, for "add_remove" only.
     fit_intercept : whether to learn a constant term.

@@ -6,8 +6,8 @@ on the picture, reflected at its border:
     S0 = x * phi        S1 = |x * psi_1| * phi        S2 = ||x * psi_1| * psi_2| * phi
 
 with psi_2 an octave above psi_1, each sampled at every fourth pixel: 1 + 16 + 64 = 81 channels per colour. Channels are
-then normalised picture by picture in groups of three (Tramer and Boneh 2021), after which a row of N numbers has norm
-at most sqrt(N) whatever the picture, and divided by that bound: rows have norm at most 1.
+then normalised picture by picture in groups of three (Tramer and Boneh 2021), and the row is divided by its length:
+its norm is 1, or 0 for a picture of one colour.
 
 Convolutions with wavelets are products of Fourier transforms. Sampling every k-th pixel folds the spectrum: its k x k
 pieces are averaged. The low pass is a product of one along each side, so that  u * phi, sampled, is R u C  with two
@@ -39,7 +39,7 @@ _PERIODS = range(-2, 3)
 
 
 class Scattering(PictureMap):
-    """Pictures, flattened, to rows of norm at most 1.
+    """Pictures, flattened, to rows of norm 1.
 
     `shape` is (height, width) or (height, width, channels), as the pixels lie in a row; pixels are expected in [0, 1].
     Sides are multiples of four.
@@ -189,8 +189,10 @@ def _spectrum_of(filter: NDArray[np.complex128]) -> Real:
 
 
 def _normalised(groups: Real) -> Real:
-    """Mean 0 and variance at most 1 in every group, over sqrt(N): the row's norm is then at most 1."""
+    """Mean 0 and variance 1 in every group that is not faint, and rows of length 1, however many are."""
     centred = groups - groups.mean(axis=2, keepdims=True)
     variance = np.square(centred).mean(axis=2, keepdims=True)
-    scaled: Real = centred / np.sqrt((variance + _STABLE) * (groups.shape[1] * groups.shape[2]))
-    return scaled
+    scaled: Real = centred / np.sqrt(variance + _STABLE)
+    lengths = np.sqrt(np.square(scaled).sum(axis=(1, 2), keepdims=True))
+    found: Real = scaled / np.maximum(lengths, _STABLE)
+    return found

@@ -22,7 +22,8 @@ How far the noise of all steps moves the score of a row of full norm, if nothing
 
 is about 1 in this picture for classes and .3 of the target's bound for numbers, whatever n and d are. The picture
 overrates long descents for targets that fill little of their range and for many classes of few records each:
-`most_deviation` bounds p there.
+`most_deviation` bounds p there. For texts of many words it sees no hope at a small epsilon, and p is next to nothing;
+but how frequent two classes are can always be learnt, and takes a p of `LEAST_OF_CLASSES`.
 
 R0 guesses |w*|. It is a guess for accuracy's sake: a wrong one costs accuracy, never privacy.
 """
@@ -70,6 +71,9 @@ the bound on their norm at best."""
 OF_NUMBERS, OF_FEW_NUMBERS, OF_FEW_OF_MANY_CLASSES = 0.22, 0.15, 0.45
 """The most p; for numbers in units of the target's bound. Chosen on public tables where each was judged by what the
 others chose (`benchmarks/lengths.py`); for two classes bounds win nothing, and of many there are two small tables."""
+
+LEAST_OF_CLASSES = 0.45
+"""The least p for two classes, chosen on texts (`benchmarks/texts.py`): other tables are planned to have more."""
 
 MOST_EPSILON = 20.0
 """Predictions take no more than this, and objective perturbation buys no more: beyond it the lattice on which noise
@@ -243,10 +247,23 @@ def most_deviation(problem: Problem, budget: Budget) -> float:
     return OF_FEW_OF_MANY_CLASSES if isinstance(loss, Softmax) and x < FEW_OF_MANY_CLASSES else math.inf
 
 
+def least_deviation(problem: Problem) -> float:
+    """The least p of a descent that pays for every step; a penalty keeps descents as short as it wants them."""
+    known = isinstance(unweighted(problem.loss), Logistic) and problem.constants.mu == 0 and not problem.summed
+    return LEAST_OF_CLASSES if known else 0.0
+
+
 class Descent(NamedTuple):
     steps: int
     step_size: float
     clip: float
+
+
+def deviation(problem: Problem, budget: Budget, descent: Descent) -> float:
+    """p = R tau Delta/(n mu_G), where every step is paid for: sigma = (Delta/n) sqrt T/mu_G."""
+    Delta = budget.relation.distance * descent.clip
+    travel = problem.row_norm * descent.steps * descent.step_size
+    return travel * Delta / (problem.records * gaussian_allowance(problem.dim, budget))
 
 
 def balanced_descent(
@@ -281,11 +298,11 @@ def balanced_descent(
         return Descent(T, step_size, C)
     tau = T * eta
     if paid == "every step" and radius is None:
-        # p = R tau Delta/(n mu_G): sigma = Delta/n sqrt T/mu_G
-        longest_tau = most_deviation(problem, budget) * problem.records * mu_G
-        longest_tau /= problem.row_norm * budget.relation.distance * C
-        if longest_tau < tau:
-            tau, T = longest_tau, math.ceil(longest_tau / eta)
+        p = deviation(problem, budget, Descent(T, eta, C))
+        within = min(max(p, least_deviation(problem)), most_deviation(problem, budget))
+        if within != p:
+            tau *= within / p
+            T = math.ceil(tau / eta)
     T = steps or min(max(T, FEWEST_STEPS), longest)
     return Descent(T, min(tau / T, LONGEST_STRIDE / beta), C)
 
