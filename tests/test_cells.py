@@ -19,12 +19,9 @@ import pyarrow.parquet
 import pytest
 
 from sordino import files
-from sordino.estimators import (
-    PrivateHuberRegressor,
-    PrivateLogisticRegression,
-    PrivateMLPClassifier,
-    PrivateMLPRegressor,
-)
+from sordino.estimators.classifiers import PrivateLogisticRegression
+from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
+from sordino.estimators.regressors import PrivateHuberRegressor
 from sordino.model_file import read_model, save_model
 from sordino.oracle.files.encoded import EncodedTable
 from sordino.oracle.files.memory import Memory

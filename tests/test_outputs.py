@@ -21,7 +21,7 @@ import sordino
 from sordino import outputs
 from sordino.budget import Budget
 from sordino.certificate import Certificate
-from sordino.estimators import PrivateLogisticRegression
+from sordino.estimators.classifiers import PrivateLogisticRegression
 from sordino.federation.unopened import Contribution, UnopenedContribution
 from sordino.ledger.ledger import Ledger
 from sordino.model_file import require_places, save_model

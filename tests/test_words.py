@@ -19,7 +19,7 @@ from certificates import FEDERATIONS, certificate_of, certificates
 from sordino import methods
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, Finding, verify
-from sordino.estimators import PrivateLogisticRegression
+from sordino.estimators.classifiers import PrivateLogisticRegression
 from sordino.formatting import card, instant, number, percent
 from sordino.identity import Identity
 from sordino.ledger.ledger import Entry, State

@@ -3,25 +3,33 @@
 from sordino.budget import Budget as Budget, Relation as Relation
 from sordino.certificate import Certificate as Certificate, verify as verify
 from sordino.checkpoint import Checkpoint as Checkpoint, RunRecorder as RunRecorder
-from sordino.estimators import (
+from sordino.estimators.additive import (
     PrivateAdditiveClassifier as PrivateAdditiveClassifier,
     PrivateAdditiveRegressor as PrivateAdditiveRegressor,
-    PrivateGammaRegressor as PrivateGammaRegressor,
-    PrivateHuberRegressor as PrivateHuberRegressor,
-    PrivateImageClassifier as PrivateImageClassifier,
-    PrivateLinearRegression as PrivateLinearRegression,
+)
+from sordino.estimators.classifiers import (
     PrivateLinearSVC as PrivateLinearSVC,
-    PrivateLinearSVR as PrivateLinearSVR,
     PrivateLogisticRegression as PrivateLogisticRegression,
+)
+from sordino.estimators.encoder import SchemaEncoder as SchemaEncoder
+from sordino.estimators.log_link import (
+    PrivateGammaRegressor as PrivateGammaRegressor,
+    PrivatePoissonRegressor as PrivatePoissonRegressor,
+)
+from sordino.estimators.networks import (
     PrivateMLPClassifier as PrivateMLPClassifier,
     PrivateMLPRegressor as PrivateMLPRegressor,
-    PrivatePoissonRegressor as PrivatePoissonRegressor,
-    PrivateQuantileRegressor as PrivateQuantileRegressor,
-    PrivateSearch as PrivateSearch,
-    SchemaEncoder as SchemaEncoder,
-    load_model as load_model,
-    private_score as private_score,
 )
+from sordino.estimators.pictures import PrivateImageClassifier as PrivateImageClassifier
+from sordino.estimators.regressors import (
+    PrivateHuberRegressor as PrivateHuberRegressor,
+    PrivateLinearRegression as PrivateLinearRegression,
+    PrivateLinearSVR as PrivateLinearSVR,
+    PrivateQuantileRegressor as PrivateQuantileRegressor,
+)
+from sordino.estimators.saved import load_model as load_model
+from sordino.estimators.score import private_score as private_score
+from sordino.estimators.search import PrivateSearch as PrivateSearch
 from sordino.evaluation_file import Evaluation as Evaluation, verify_evaluation as verify_evaluation
 from sordino.identity import Identity as Identity
 from sordino.ledger.ledger import Ledger as Ledger

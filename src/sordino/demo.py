@@ -28,7 +28,7 @@ from sordino import outputs
 from sordino.arrays import Array
 from sordino.certificate import Finding
 from sordino.datasets import Survey, load_redbook
-from sordino.estimators import PrivateLogisticRegression
+from sordino.estimators.classifiers import PrivateLogisticRegression
 from sordino.evaluation_file import EVALUATION
 from sordino.inference import why_no_intervals
 from sordino.model_file import require_places, save_model

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from numbers import Integral
 from typing import Any
@@ -179,7 +180,7 @@ def certify(
         assumed=(*always["assumed"], *assumed),
         notes=(*always["notes"], *notes),
         randomness=randomness,
-        versions=_versions(),
+        versions=dict(_versions()),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         weights=digest,
     )
@@ -241,5 +242,7 @@ def warn_of_large(budget: Budget, problem: AnyProblem | HeldOut) -> None:
         )
 
 
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}}
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    # looked up once: each reads a file
+    return ("python", platform.python_version()), *((name, version(name)) for name in LIBRARIES)

@@ -126,6 +126,17 @@ def weighted(X, y, problem, rows, relation=Relation.REPLACE_ONE):
     return linear_oracle(X, y, problem, rows, relation, None, np.resize([1.0, 1.5, 1e300, np.inf], len(y)))
 
 
+def compiled(kind):
+    """By the kernels, which larger blocks have."""
+
+    def place(X, y, *public):
+        oracle = linear_oracle(np.asarray(X, kind), y, *public)
+        oracle.blocks.blocks[0].small = 0
+        return oracle
+
+    return place
+
+
 def as_sparse(kind):
     return lambda X, y, *public: linear_oracle(sparse.csr_array(np.asarray(X, kind)), y, *public)
 
@@ -133,6 +144,8 @@ def as_sparse(kind):
 PLACES = {
     "dense64": linear_oracle,
     "dense32": lambda X, y, *public: linear_oracle(np.asarray(X, np.float32), y, *public),
+    "compiled64": compiled(np.float64),
+    "compiled32": compiled(np.float32),
     "csr64": as_sparse(np.float64),
     "csr32": as_sparse(np.float32),
     "blocks": in_blocks,
@@ -142,7 +155,7 @@ PLACES = {
     "persons": of_persons,
     "weights": weighted,
 }
-IN_MEMORY = ["dense64", "csr64", "blocks", "sparse blocks", "persons", "weights"]
+IN_MEMORY = ["dense64", "compiled64", "csr64", "blocks", "sparse blocks", "persons", "weights"]
 
 every_loss = pytest.mark.parametrize("loss", plain.LOSSES, ids=plain.label)
 every_place = pytest.mark.parametrize("place", PLACES)
@@ -279,7 +292,7 @@ BAD_TARGETS = [np.nan, np.inf, -np.inf, 1e300, -1e300, 0.0, 0.5, -1.0, 7.0, 5e-3
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("place", ["dense64", "dense32", "csr64", "csr32", "sparse blocks"])
+@pytest.mark.parametrize("place", ["dense64", "dense32", "compiled64", "compiled32", "csr64", "csr32", "sparse blocks"])
 @every_loss
 def test_hostile_records_stay_within_the_clip(loss, place):
     """Every bad number alone, three times, and beside ordinary ones; every bad target."""
@@ -397,7 +410,7 @@ def test_what_a_unit_contributes_does_not_depend_on_who_else_is_there(place):
         np.testing.assert_array_equal(exact(here, query), exact(there, query))
 
 
-@pytest.mark.parametrize("place", ["dense64", "csr64"])
+@pytest.mark.parametrize("place", ["dense64", "compiled64", "csr64"])
 def test_the_number_of_threads_does_not_change_a_bit(place, monkeypatch):
     X, y, problem, rows = example(Logistic(), records=90_000)
     oracle = PLACES[place](X, y, problem, rows)

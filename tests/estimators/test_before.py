@@ -25,8 +25,8 @@ from sklearn.preprocessing import (
 )
 
 from sordino import NoisyGradientDescent, PrivateHuberRegressor, PrivateLogisticRegression, verify
-from sordino.estimators import PrivateSearch
 from sordino.estimators.networks import PrivateMLPClassifier
+from sordino.estimators.search import PrivateSearch
 from sordino.features import HOG
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")

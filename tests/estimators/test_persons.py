@@ -15,17 +15,15 @@ from typer.testing import CliRunner
 import sordino
 from sordino.certificate import Certificate, verify
 from sordino.cli.app import app
-from sordino.estimators import (
+from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
+from sordino.estimators.regressors import (
     PrivateHuberRegressor,
     PrivateLinearRegression,
-    PrivateLinearSVC,
     PrivateLinearSVR,
-    PrivateLogisticRegression,
-    PrivateMLPClassifier,
-    PrivateMLPRegressor,
     PrivateQuantileRegressor,
-    PrivateSearch,
 )
+from sordino.estimators.search import PrivateSearch
 from sordino.files import Arrays, EncodedTable, Table
 from sordino.methods import NoisyGradientDescent, ObjectivePerturbation
 from sordino.problem import PersonUnit

@@ -15,16 +15,14 @@ from sklearn.pipeline import make_pipeline
 
 import sordino
 from sordino import Schema, load_model, save_model, verify
-from sordino.estimators import (
+from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
+from sordino.estimators.encoder import SchemaEncoder
+from sordino.estimators.networks import PrivateMLPClassifier, PrivateMLPRegressor
+from sordino.estimators.regressors import (
     PrivateHuberRegressor,
     PrivateLinearRegression,
-    PrivateLinearSVC,
     PrivateLinearSVR,
-    PrivateLogisticRegression,
-    PrivateMLPClassifier,
-    PrivateMLPRegressor,
     PrivateQuantileRegressor,
-    SchemaEncoder,
 )
 from sordino.files import EncodedTable
 from sordino.methods import NoisyGradientDescent, ProximalSmoothing

@@ -432,7 +432,7 @@ def _schema() -> Any:
 
 
 def _fitted(method: Any) -> Any:
-    from sordino.estimators import PrivateLogisticRegression
+    from sordino.estimators.classifiers import PrivateLogisticRegression
 
     X = np.random.default_rng(0).uniform(-1, 1, (200, 2))
     estimator = PrivateLogisticRegression(1.0, 1e-6, row_norm=_schema().row_norm, classes=["a", "b"], method=method)

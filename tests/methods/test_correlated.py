@@ -10,7 +10,7 @@ import pytest
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.checkpoint import Checkpoint, RunRecorder
-from sordino.estimators import PrivateLogisticRegression
+from sordino.estimators.classifiers import PrivateLogisticRegression
 from sordino.federation.plan import FederationPlan, Owner
 from sordino.losses import Logistic
 from sordino.methods import DPSGD

@@ -9,10 +9,12 @@ from scipy import stats
 
 from sordino.privacy import discrete_gaussian as module
 from sordino.privacy.discrete_gaussian import (
+    FEW,
     decide,
     discrete_gaussian,
     discrete_gaussian_rows,
     draw,
+    placed,
     rounding_distance,
 )
 from sordino.privacy.exact_comparison import exp_bounds, lies_below
@@ -268,6 +270,29 @@ def test_the_law_does_not_depend_on_how_many_words_are_above_the_limit():
     half = strips._replace(limit=np.uint64(2**63 - 2**63 % rest - 1))
     assert rest / 2 ** (COLUMN_BITS + strips.level_bits) > 0.05
     assert pvalue(draw(half, 400_000, Randomness.seeded(12).noise), 20.0) > 1e-3
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_few_words_are_placed_as_many_are(scale):
+    strips = cover(scale)
+    words = Randomness.seeded(17).noise.words(5000)
+    values = words.view(np.int64).copy()
+    place(values, 0, 5000, *strips[1:4], np.empty(5000, dtype=np.int64), 0)
+    assert np.array_equal(placed(strips, words), values)
+
+
+@pytest.mark.parametrize("above", [0, 1])
+@pytest.mark.parametrize("grain", [Grain(), Grain(strips=16), Grain(strips=26, level_bits=4, slack=0.02)], ids=str)
+@pytest.mark.parametrize("scale", [0.3, 20.0, 1000.0, 1.37 * 2**30])
+def test_few_draws_have_the_bits_of_many(monkeypatch, scale, grain, above):
+    """With few strips most draws are attempts, with a large slack many are in doubt; half the words make no attempt."""
+    strips = cover(scale, grain)
+    if above:
+        rest = int(strips.starts[-1])
+        strips = strips._replace(limit=np.uint64(2**63 - 2**63 % rest - 1))
+    few = draw(strips, FEW, Randomness.seeded(18).noise)
+    monkeypatch.setattr(module, "FEW", 0)
+    assert np.array_equal(draw(strips, FEW, Randomness.seeded(18).noise), few)
 
 
 # ---------------------------------------------------------------- the law, measured

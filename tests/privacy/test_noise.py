@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy import stats
 
-from sordino.privacy.discrete_gaussian import rounding_distance
+from sordino.privacy.discrete_gaussian import FEW, rounding_distance
 from sordino.privacy.events import Approximate, Gaussian, PureDP
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise, Noise
 from sordino.privacy.randomness import Randomness
@@ -232,9 +232,10 @@ def test_values_beyond_a_double_of_steps_stay_on_the_lattice():
 
 @pytest.mark.parametrize("steps", [0.4, 2.0**20, 2.0**49, 2.0**50, 2.0**51, 2.0**53, 2.0**58])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_values_of_every_size_are_rounded_and_added_in_whole_numbers(dtype, steps):
-    noise = GaussianNoise(1.0, 1.0, 5000)
-    value = (np.random.default_rng(1).uniform(-1, 1, 5000) * steps * noise.step).astype(dtype)
+@pytest.mark.parametrize("dim", [FEW, 5000])
+def test_values_of_every_size_are_rounded_and_added_in_whole_numbers(dim, dtype, steps):
+    noise = GaussianNoise(1.0, 1.0, dim)
+    value = (np.random.default_rng(1).uniform(-1, 1, dim) * steps * noise.step).astype(dtype)
     drawn = noise.draw(value.shape, Randomness.seeded(9))
     # halves go to the even neighbour; a sum of more than 53 bits is rounded once
     whole = [round(Fraction(float(v)) / Fraction(noise.step)) + int(z) for v, z in zip(value, drawn, strict=True)]

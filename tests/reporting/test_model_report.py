@@ -14,7 +14,8 @@ import pytest
 import sordino
 from html_pages import elements, text_of
 from sordino.budget import Budget
-from sordino.estimators import PrivateHuberRegressor, PrivateLogisticRegression
+from sordino.estimators.classifiers import PrivateLogisticRegression
+from sordino.estimators.regressors import PrivateHuberRegressor
 from sordino.formatting import number
 from sordino.identity import Identity
 from sordino.ledger.ledger import Ledger

@@ -56,7 +56,7 @@ def evaluate(
     seed: Annotated[int | None, typer.Option(help="For tests only: with known noise it is NOT PRIVATE.")] = None,
 ) -> None:
     """Measure a model on held-out private records: accuracy, AUC, calibration, a confusion matrix, or R^2 and RMSE."""
-    from sordino.estimators import private_score
+    from sordino.estimators.score import private_score
     from sordino.evaluation_file import EVALUATION
     from sordino.identity import Identity
     from sordino.ledger.store import ledger_file

@@ -29,13 +29,11 @@ def linear_oracle(
     about persons needs to know whose each record is. `weights` say what every record counts, wherever it is: they are
     cut to [0, 1], so that no record adds more than without them.
     """
-    # imported here because the compiler behind the kernels takes a while to load
+    # imported here because libraries behind them take a while to load, the kernels' compiler above all
     import numpy as np
 
     from sordino.oracle.allowed import real_numbers
     from sordino.oracle.blocks import Blocks, HeldBlocks
-    from sordino.oracle.cluster import ClusterBlocks, Spread
-    from sordino.oracle.files.partition import Partition, StreamedBlocks
     from sordino.oracle.files.source import Source
     from sordino.oracle.linear import BlockwiseOracle
     from sordino.oracle.model import LinearModel
@@ -51,6 +49,9 @@ def linear_oracle(
         raise ValueError(f"the weights have shape {np.shape(weights)} for {shape[0]} rows of X: one each is needed.")
     blocks: Blocks
     if isinstance(X, Source):
+        from sordino.oracle.cluster import ClusterBlocks, Spread
+        from sordino.oracle.files.partition import Partition, StreamedBlocks
+
         whole = Partition.whole(X, None if weights is None else real_numbers(weights))
         blocks = ClusterBlocks(X, whole, rows) if isinstance(X, Spread) else StreamedBlocks(whole, rows)
     else:

@@ -25,9 +25,6 @@ from sordino.arrays import Array, Index
 from sordino.losses import Loss, Weighted, unweighted
 from sordino.oracle.allowed import real_numbers
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, PersonSums, QuadraticForm
-from sordino.oracle.kernels.difference_kernels import stack_differences
-from sordino.oracle.kernels.slopes import SOFTMAX
-from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients
 from sordino.oracle.rows import Rows
 from sordino.oracle.statistics import BoundedRows, OfTargets, RowStatistic
 
@@ -210,6 +207,10 @@ class Block(ABC):
 
 def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part: Bounded, slopes: Array) -> None:
     """In place of the scores: what every raw row is multiplied by. The clipped slopes are added to `slopes`."""
+    from sordino.oracle.kernels.difference_kernels import stack_differences
+    from sordino.oracle.kernels.slopes import SOFTMAX
+    from sordino.oracle.kernels.stack import softmax_coefficients, stack_coefficients
+
     code, parameters = asked.kernel
     some = (part.targets, part.scales, part.inverses, part.weights, asked.offsets)
     if earlier is None or asked.earlier_offsets is None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from sordino.arrays import Array, Index
 from sordino.losses import Loss
-from sordino.oracle.kernels.slopes import WEIGHTED_SQUARE, Kernel, kernel_of
 from sordino.oracle.statistics import RowStatistic
+
+if TYPE_CHECKING:
+    from sordino.oracle.kernels.slopes import Kernel
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +50,8 @@ class ClippedSum:
 
     @property
     def kernel(self) -> Kernel:
+        from sordino.oracle.kernels.slopes import WEIGHTED_SQUARE, kernel_of
+
         return WEIGHTED_SQUARE if isinstance(self.loss, QuadraticForm) else kernel_of(self.loss)
 
     def part(self, few: slice) -> ClippedSum:

@@ -17,7 +17,6 @@ from sordino.oracle.block_queries import BlockQuery, about
 from sordino.oracle.dense import DenseBlock
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch
-from sordino.oracle.sparse import SparseBlock
 from sordino.oracle.tree_sum import Term
 
 
@@ -86,7 +85,12 @@ class HeldBlocks:
 
 
 def block_of(X: Any, y: Any, rows: Rows, weights: Array | None = None) -> Block:
-    return (SparseBlock if issparse(X) else DenseBlock).of(X, y, rows, weights)
+    if not issparse(X):
+        return DenseBlock.of(X, y, rows, weights)
+    # imported here because the compiler behind its kernels takes a while to load, and dense rows may do without
+    from sordino.oracle.sparse import SparseBlock
+
+    return SparseBlock.of(X, y, rows, weights)
 
 
 def places(starts: NDArray[Any], batch: Batch) -> Iterator[tuple[int, Index | None, slice]]:

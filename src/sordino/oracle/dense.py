@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,20 +12,19 @@ from numpy.typing import NDArray
 from sordino.arrays import Array, Index
 from sordino.oracle.block import Block, Bounded, bounded_records, to_multipliers
 from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum, PersonSums
-from sordino.oracle.kernels.dense import clipped_sum
-from sordino.oracle.kernels.difference_kernels import clipped_differences
-from sordino.oracle.kernels.norms import row_norms
 from sordino.oracle.kernels.pool import cut, one_blas_thread, share
-from sordino.oracle.kernels.slopes import kernel_of
-from sordino.oracle.kernels.stack import stack_values
 from sordino.oracle.rows import Rows
 from sordino.oracle.statistics import RowStatistic
+from sordino.oracle.uncompiled import multipliers
 
 _EVERY = np.empty(0, dtype=np.intp)
 # from this many scores per record on, matrix products beat one fused pass per model
 _STACK = 8
 # numbers of the matrix in a task of the fused pass; numbers and scores in a block of the matrix products
 _TASK, _BLOCK = 1 << 18, 1 << 18
+# records whose scores stay near the second cache's size
+_PIECE = 1 << 13
+_LOW, _HIGH = 1e-250, 1e300
 # scores per record that a task of the matrix products takes on
 _SCORES = 512
 
@@ -33,6 +33,13 @@ class DenseBlock(Block):
     """Rows of a float32 or float64 matrix in C order, used as it is; anything else is converted once.
 
     All sums are taken in float64, whatever the matrix holds.
+    """
+
+    small = 1 << 17
+    """Questions about as many numbers, times the scores of a record, are left to NumPy.
+
+    It takes half as long again, and many a fit ends without waiting for the kernels' compiler. Nothing but the size of
+    a question decides, not what was asked before: a run has the same bits every time, and after an interruption.
     """
 
     def __init__(self, X: NDArray[Any], given: Bounded, rows: Rows) -> None:
@@ -76,10 +83,15 @@ class DenseBlock(Block):
             return self.statistic(asked)
         if isinstance(asked, PersonSums):
             return self.person_sums(asked, which)
+        count, d = len(self) if which is None else len(which), self.X.shape[1]
+        if asked.earlier is None and 0 < count * d * len(asked) <= self.small:
+            return self._in_numpy(asked, which)
         if len(asked) >= _STACK or asked.loss.outputs > 1:
             return self._products(asked, which)
+        from sordino.oracle.kernels.dense import clipped_sum
+        from sordino.oracle.kernels.difference_kernels import clipped_differences
+
         # few models: for each, scores, slopes, clipping and sum in a single pass over the rows
-        count, d = len(self) if which is None else len(which), self.X.shape[1]
         # at most one accumulator per 64 rows, so that they stay small beside the matrix
         ranges = cut(count, min(count * d // _TASK, 128, count // 64))
         sums, slopes = np.zeros((len(asked), len(ranges), d)), np.zeros((len(asked), len(ranges)))
@@ -110,6 +122,9 @@ class DenseBlock(Block):
         return self.joined(np.reshape(features, (len(asked), d)), np.array([np.add.reduce(s) for s in slopes]))
 
     def _losses(self, asked: ClippedLosses) -> Array:
+        from sordino.oracle.kernels.slopes import kernel_of
+        from sordino.oracle.kernels.stack import stack_values
+
         records, (code, parameters), outputs = self.under(asked.loss), kernel_of(asked.loss), asked.loss.outputs
         tasks, groups = self._tasks(len(self), len(asked.table), outputs)
         losses = np.zeros((groups, len(asked.table) // outputs))
@@ -127,6 +142,20 @@ class DenseBlock(Block):
         with one_blas_thread():
             share(task, len(tasks))
         return np.asarray(losses.sum(axis=0))
+
+    def _in_numpy(self, asked: ClippedSum, which: Index | None) -> Array:
+        """Scores, slopes, clipping and sum, one after the other for a range of rows, without anything compiled."""
+        records, count = self.under(asked.loss), len(self) if which is None else len(which)
+        sums, slopes = np.zeros(asked.table.shape), np.zeros(len(asked))
+        with one_blas_thread():
+            for start in range(0, count, _PIECE):
+                X, part = self._rows(records, which, start, min(start + _PIECE, count))
+                with np.errstate(over="ignore", invalid="ignore"):
+                    # row by row, unlike a matrix product: where a score overflows, its record's place must not decide
+                    # whether it is infinite or not a number
+                    scores = np.stack([np.einsum("ij,j->i", X, w) for w in asked.table])
+                sums += multipliers(asked, scores, part, slopes) @ X
+        return self.joined(sums, slopes)
 
     def _products(self, asked: ClippedSum, which: Index | None) -> Array:
         """Many scores per record: two matrix products per range of rows, with slopes and clipping in between."""
@@ -183,13 +212,25 @@ def _read_only(X: NDArray[Any]) -> NDArray[Any]:
 
 
 def _norms(X: NDArray[Any]) -> Array:
+    """Euclidean norms of the rows, whatever the size of their entries; infinite where one is not finite."""
     n, d = X.shape
-    flat, norms = X.reshape(-1), np.empty(n)
-    starts = np.arange(n + 1, dtype=np.uint64) * np.uint64(d)
-    ranges = cut(n, n * d // _TASK)
+    norms = np.empty(n)
+    ranges = cut(n, n * d // _BLOCK)
 
     def task(number: int) -> None:
-        row_norms(flat, starts, *ranges[number], norms)
+        first, last = ranges[number]
+        rows = X[first:last].astype(np.float64, copy=False)
+        with np.errstate(all="ignore"):
+            squares = np.einsum("ij,ij->i", rows, rows)
+            norms[first:last] = np.sqrt(squares)
+            # a sum of squares within these limits has neither overflowed nor lost an entry that matters
+            odd = np.flatnonzero(~((squares > _LOW) & (squares < _HIGH)))
+            if odd.size:
+                # |x| = m |x / m|,   m = max_j |x_j|
+                m = np.abs(rows[odd]).max(axis=1, initial=0.0)
+                ratios = rows[odd] / np.where(m > 0, m, 1.0)[:, None]
+                scaled = m * np.sqrt(np.einsum("ij,ij->i", ratios, ratios))
+                norms[first + odd] = np.where(m < math.inf, scaled, math.inf)
 
     share(task, len(ranges))
     return norms

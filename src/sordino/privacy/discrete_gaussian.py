@@ -26,9 +26,12 @@ from numpy.typing import NDArray
 
 from sordino.privacy.exact_comparison import lies_below
 from sordino.privacy.randomness import BLOCK, SPARE, Stream
-from sordino.privacy.strips import Strips, cover, tail_bits
+from sordino.privacy.strips import COLUMN_BITS, OTHER, Strips, cover, tail_bits
 
 SMALLEST, LARGEST = 2.0**-10, 2.0**32
+
+FEW = 1024
+"""As many draws are made in NumPy, for which no kernel has to be compiled or loaded."""
 
 THINNING_SLACK = 2.0**-42
 """Bounds the error of exp(-x) in double precision: x = c k^2 has six roundings, and x exp(-x) < 1/2."""
@@ -100,23 +103,35 @@ def rounding_distance(scale: float) -> float:
 
 def draw(strips: Strips, count: int, stream: Stream) -> NDArray[np.int64]:
     """`count` draws from a cover."""
-    from sordino.privacy.noise_kernels import place, settle
-
-    words, room = np.empty(count + SPARE, dtype=np.uint64), np.empty(count, dtype=np.int64)
+    words = np.empty(count + SPARE, dtype=np.uint64)
     values = words.view(np.int64)[:count]
-    noted = 0
-    for first in range(0, count, BLOCK):
-        last = min(first + BLOCK, count)
-        stream.fill(words, first, last)
-        noted = place(values, first, last, strips.table, strips.level_bits, strips.width_bits, room, noted)
+    if count <= FEW:
+        stream.fill(words, 0, count)
+        values[:] = placed(strips, words[:count])
+        others = np.flatnonzero(values >> strips.width_bits == OTHER)
+    else:
+        from sordino.privacy.noise_kernels import place
 
-    others, undecided = room[:noted], []
+        room, noted = np.empty(count, dtype=np.int64), 0
+        for first in range(0, count, BLOCK):
+            last = min(first + BLOCK, count)
+            stream.fill(words, first, last)
+            noted = place(values, first, last, strips.table, strips.level_bits, strips.width_bits, room, noted)
+        others = room[:noted]
+
+    undecided = []
     while others.size:
         # three words for an attempt, one more where it is rejected, as about half of them are
         more = stream.words(4 * others.size)
-        doubts = np.empty((others.size, 2), dtype=np.int64)
-        settled, doubtful = settle(values, others, more, strips, doubts)
-        undecided += [(i, more[at : at + 3].tolist()) for i, at in doubts[:doubtful].tolist()]
+        if count <= FEW:
+            settled, doubts = _settle(values, others.tolist(), more.tolist(), strips)
+        else:
+            from sordino.privacy.noise_kernels import settle
+
+            noted_doubts = np.empty((others.size, 2), dtype=np.int64)
+            settled, doubtful = settle(values, others, more, strips, noted_doubts)
+            doubts = noted_doubts[:doubtful].tolist()
+        undecided += [(i, more[at : at + 3].tolist()) for i, at in doubts]
         others = others[settled:]
     rejected = []
     for i, attempt in undecided:
@@ -130,18 +145,62 @@ def draw(strips: Strips, count: int, stream: Stream) -> NDArray[np.int64]:
     return values
 
 
+def placed(strips: Strips, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """One integer for a word, as `noise_kernels.place` has it, or one in the strip `OTHER`."""
+    column = strips.table[words >> np.uint64(64 - COLUMN_BITS)]
+    level = (words >> np.uint64(64 - COLUMN_BITS - strips.level_bits)).view(np.int64) & ((1 << strips.level_bits) - 1)
+    strip = np.where(level < (column & 0xFFFFFFFF), column, column << 16) >> 48
+    return np.asarray((strip << strips.width_bits) + (words.view(np.int64) & ((1 << strips.width_bits) - 1)))
+
+
+def _settle(
+    values: NDArray[np.int64], others: list[int], words: list[int], strips: Strips
+) -> tuple[int, list[list[int]]]:
+    """What `noise_kernels.settle` does: how many positions are done with, and which of them are in doubt."""
+    used, doubts = 0, []
+    for k, i in enumerate(others):
+        value = None
+        while value is None:
+            if used + 4 > len(words):
+                return k, doubts
+            pick, _, fraction = attempt = words[used : used + 3]
+            used += 3
+            if pick > strips.limit:
+                continue
+            j, v, y = _point(strips, attempt)
+            height, top = y + (fraction >> 11) * 2.0**-53, strips.height * math.exp(-strips.decay * v * v)
+            beyond = j >= strips.certain.size
+            if j == strips.certain.size or (not beyond and abs(height - top) <= strips.slack * (height + top + 1.0)):
+                doubts.append([i, used - 3])
+                value = v
+            elif not beyond and height < top:
+                value = v
+            else:
+                again = int(placed(strips, np.array(words[used : used + 1], dtype=np.uint64))[0])
+                used += 1
+                value = None if again >> strips.width_bits == OTHER else again
+        values[i] = value
+    return len(others), doubts
+
+
 def decide(strips: Strips, words: list[int], stream: Stream) -> int | None:
     """What `attempt` does with three words, in exact arithmetic: the value, or None for a rejected attempt."""
-    pick, place, fraction = words
-    point = pick % int(strips.starts[-1])
-    j = bisect_right(strips.starts, point) - 1
+    j, v, y = _point(strips, words)
     if j > strips.certain.size:
         return None
     if j == strips.certain.size:
         return _tail(strips, stream)
-    v = ((strips.first + j) << strips.width_bits) + (place & ((1 << strips.width_bits) - 1))
-    y = int(strips.certain[j] - strips.starts[j]) + point
-    return v if lies_below(y, fraction, Fraction(strips.height), _exponent(strips, v), stream) else None
+    return v if lies_below(y, words[2], Fraction(strips.height), _exponent(strips, v), stream) else None
+
+
+def _point(strips: Strips, words: list[int]) -> tuple[int, int, int]:
+    """The strip that was picked, the value within it, and how high above it the point lies, but for its fraction."""
+    point = words[0] % int(strips.starts[-1])
+    j = bisect_right(strips.starts, point) - 1
+    if j >= strips.certain.size:
+        return j, 0, 0
+    v = ((strips.first + j) << strips.width_bits) + (words[1] & ((1 << strips.width_bits) - 1))
+    return j, v, int(strips.certain[j] - strips.starts[j]) + point
 
 
 def _tail(strips: Strips, stream: Stream) -> int | None:

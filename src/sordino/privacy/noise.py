@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array
-from sordino.privacy.discrete_gaussian import discrete_gaussian, discrete_gaussian_rows, rounding_distance
+from sordino.privacy.discrete_gaussian import FEW, discrete_gaussian, discrete_gaussian_rows, rounding_distance
 from sordino.privacy.events import Approximate, Event, Gaussian, PureDP
 from sordino.privacy.ledger_context import require_release
 from sordino.privacy.randomness import Randomness
@@ -204,10 +204,14 @@ def shaped(value: Array, dim: int) -> Array:
 
 def add_to(value: Array, noise: NDArray[np.int64], step: float) -> Array:
     """step (round(value / step) + noise), written over the noise. The sentences name no private number."""
-    from sordino.privacy.noise_kernels import add_on_lattice
-
     require_release()
-    if not add_on_lattice(value.reshape(-1), noise.reshape(-1), step, _LARGEST_STEPS):
+    if noise.size <= FEW:
+        fits = _add_few(value.reshape(-1), noise.reshape(-1), step)
+    else:
+        from sordino.privacy.noise_kernels import add_on_lattice
+
+        fits = add_on_lattice(value.reshape(-1), noise.reshape(-1), step, _LARGEST_STEPS)
+    if not fits:
         if not np.all(np.isfinite(value)):
             raise ValueError(
                 "the value to protect is not finite, nothing was released: check the records for missing or infinite "
@@ -218,3 +222,13 @@ def add_to(value: Array, noise: NDArray[np.int64], step: float) -> Array:
             "every contribution is clipped, and that value and sensitivity are in the same units."
         )
     return noise.view(np.float64).reshape(value.shape)
+
+
+def _add_few(value: Array, noise: NDArray[np.int64], step: float) -> bool:
+    """`noise_kernels.add_on_lattice`, bit for bit, in NumPy."""
+    # what is not a number fails the comparison
+    if not (np.abs(value) < _LARGEST_STEPS * step).all():
+        return False
+    total = np.rint(np.multiply(value, 1.0 / step, dtype=np.float64)).astype(np.int64) + noise
+    np.multiply(total, step, out=noise.view(np.float64))
+    return True
