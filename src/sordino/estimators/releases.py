@@ -34,7 +34,7 @@ _KEPT = 1024
 _SHARED = 0.05
 """Which part of the comparable fingerprints must be the same, where rows seldom occur twice."""
 
-_CELLS = 1 << 17
+_CELLS = 1 << 14
 """So many at a time: they stay in the cache."""
 
 Prints = NDArray[np.uint64]
@@ -92,26 +92,32 @@ def _smallest(hashes: Prints) -> Prints:
 
 
 def _hashes(X: Any) -> Prints:
-    """sum_j a_j m(x_ij) modulo 2^64, mixed again: a_j is a column's secret number, m mixes the bits of a cell."""
+    """sum_j a_j m(x_ij) modulo 2^64, mixed: a_j is a column's secret number, m folds the bits of a cell."""
     seed = int.from_bytes(hashlib.blake2b(b"%d columns" % X.shape[1], key=_key()).digest(), "little")
     a = np.random.default_rng(seed).integers(1, 2**64, size=X.shape[1], dtype=np.uint64, endpoint=False)
-    block = max(1, _CELLS // X.shape[1])
-    return np.concatenate([_some_hashes(X[first : first + block], a) for first in range(0, X.shape[0], block)])
-
-
-def _some_hashes(rows: Any, a: Prints) -> Prints:
-    if hasattr(rows, "tocsr"):
-        rows = rows.tocsr()
-        # + 0.0 makes minus zero zero, which a sparse row need not hold at all
-        cells = _mixed((np.asarray(rows.data, dtype=np.float64) + 0.0).view(np.uint64)) * a[rows.indices]
+    if hasattr(X, "tocsr"):
+        rows = X.tocsr()
+        cells = _folded(np.array(rows.data, dtype=np.float64)) * a[rows.indices]
         ends = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(cells, dtype=np.uint64)])[rows.indptr]
         return _mixed(ends[1:] - ends[:-1])
-    cells = _mixed((np.asarray(rows, dtype=np.float64, order="C") + 0.0).view(np.uint64))
-    return _mixed(cells @ a)
+    block = max(1, _CELLS // X.shape[1])
+    sums = np.empty(X.shape[0], dtype=np.uint64)
+    for first in range(0, X.shape[0], block):
+        cells = _folded(np.array(X[first : first + block], dtype=np.float64, order="C"))
+        np.einsum("ij,j->i", cells, a, out=sums[first : first + block])
+    return _mixed(sums)
+
+
+def _folded(cells: NDArray[np.float64]) -> Prints:
+    """In place: the bits of the cells, the high ones brought down too, for round numbers have zeros for low ones."""
+    # makes minus zero zero, which a sparse row need not hold at all; zero stays zero
+    cells += 0.0
+    bits = cells.view(np.uint64)
+    bits ^= bits >> np.uint64(32)
+    return bits
 
 
 def _mixed(bits: Prints) -> Prints:
-    # round numbers have zeros for low bits: bring the high ones down first; zero stays zero
     bits = bits ^ (bits >> np.uint64(32))
     bits *= np.uint64(0x9E3779B97F4A7C15)
     bits ^= bits >> np.uint64(29)
