@@ -157,7 +157,8 @@ def _settle(
     values: NDArray[np.int64], others: list[int], words: list[int], strips: Strips
 ) -> tuple[int, list[list[int]]]:
     """What `noise_kernels.settle` does: how many positions are done with, and which of them are in doubt."""
-    used, doubts = 0, []
+    used = 0
+    doubts: list[list[int]] = []
     for k, i in enumerate(others):
         value = None
         while value is None:
