@@ -29,6 +29,8 @@ _LARGEST = 1 << 30
 """Bytes of an Arrow record batch, which is read as a whole."""
 _PIECE = 1 << 16
 """Bytes of a column of Parquet that are read at once."""
+_FEW = 1 << 14
+"""Records of Parquet that one thread decodes."""
 _COMMA = r"^(\s*[+-]?\d+),(\d*([eE][+-]?\d+)?\s*)$"
 """A number with a decimal comma."""
 _HEADER = 1 << 20
@@ -94,7 +96,9 @@ class ParquetTable:
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
     def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
-        yield from self.file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=False)
+        # to hand a small piece to threads takes longer than it gains
+        threads = rows > _FEW
+        yield from self.file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=threads)
 
     def close(self) -> None:
         self.file.close()

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.kernels.native import compiled
+from sordino.oracle.kernels.native import compiled, fetch, pointer
 from sordino.oracle.kernels.pool import cut, share
 
 _Matrix = NDArray[Any]
 
-_GROUP = 16
-"""Columns that are written together: a cache line of single precision, so that a line is written at once."""
+_TILE = 1 << 14
+"""Bytes of rows that are written at once: they stay in the nearest cache until all of their columns are there."""
 _STRIP = 1 << 18
 """Numbers that a task writes."""
 
@@ -51,53 +52,28 @@ class RowMajor:
 
 def _write_rows(columns: Sequence[_Matrix], out: _Matrix) -> int:
     """Into `out`; returns the number of rows."""
-    firsts = range(0, len(columns), _GROUP)
-    # the last group is filled up, and what fills it is not written
-    groups = [tuple(columns[min(first + k, len(columns) - 1)] for k in range(_GROUP)) for first in firsts]
     strips = cut(len(out), out.size // _STRIP)
+    addresses = np.array([column.__array_interface__["data"][0] for column in columns], dtype=np.intp)
+    # whole cache lines of a column at a time: columns of a table often begin at addresses that share a place in a cache
+    tile = min(max(_TILE // max(1, out.strides[0]) & ~15, 16), 64)
 
     def task(number: int) -> None:
-        start, stop = strips[number]
-        for first, group in zip(firsts, groups, strict=True):
-            width = min(_GROUP, len(columns) - first)
-            if width == _GROUP:
-                write_group(group, start, stop, first, out)
-            else:
-                write_some(group, start, stop, first, width, out)
+        write_tiles(addresses, *strips[number], tile, out)
 
     share(task, len(strips))
     return len(out)
 
 
 @compiled
-def write_group(columns: tuple[_Matrix, ...], start: int, stop: int, left: int, out: _Matrix) -> None:
-    """out[i, left + k] = columns[k][i], written out: a loop over k would go through memory for every array."""
-    c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10, c11, c12, c13, c14, c15 = columns
-    for row in range(start, stop):
-        i = np.uint64(row)
-        out[i, left] = c0[i]
-        out[i, left + 1] = c1[i]
-        out[i, left + 2] = c2[i]
-        out[i, left + 3] = c3[i]
-        out[i, left + 4] = c4[i]
-        out[i, left + 5] = c5[i]
-        out[i, left + 6] = c6[i]
-        out[i, left + 7] = c7[i]
-        out[i, left + 8] = c8[i]
-        out[i, left + 9] = c9[i]
-        out[i, left + 10] = c10[i]
-        out[i, left + 11] = c11[i]
-        out[i, left + 12] = c12[i]
-        out[i, left + 13] = c13[i]
-        out[i, left + 14] = c14[i]
-        out[i, left + 15] = c15[i]
-
-
-@compiled
-def write_some(columns: tuple[_Matrix, ...], start: int, stop: int, left: int, width: int, out: _Matrix) -> None:
-    """The same for fewer columns."""
-    for first in range(start, stop, 64):
-        for k in range(width):
-            column = columns[k]
-            for i in range(first, min(first + 64, stop)):
-                out[i, left + k] = column[i]
+def write_tiles(columns: NDArray[np.intp], start: int, stop: int, tile: int, out: _Matrix) -> None:
+    """out[i, k] = the i-th number at address columns[k], for rows start..stop."""
+    line = 64 // out.itemsize
+    for first in range(start, stop, tile):
+        last = min(first + tile, stop)
+        for k in range(columns.size):
+            column = numba.carray(pointer(columns[k]), out.shape[0], out.dtype)
+            # no processor looks ahead in as many columns as a table has; beyond the end nothing is fetched
+            for i in range(first + 2 * tile, last + 2 * tile, line):
+                fetch(column, i)
+            for i in range(first, last):
+                out[i, k] = column[i]
