@@ -13,9 +13,10 @@ from scipy.stats import binom, norm
 from sordino.budget import Relation
 from sordino.privacy.accountants import fourier
 from sordino.privacy.accountants.dp_accounting_check import DPAccountingCheck
-from sordino.privacy.accountants.fourier import _low_frequencies as low_frequencies, delta_above
+from sordino.privacy.accountants.event_leaves import read_samplable
+from sordino.privacy.accountants.fourier import _low_frequencies as low_frequencies, delta_above, epsilon_above
 from sordino.privacy.accountants.pairs import Added
-from sordino.privacy.accountants.pld import LossAccountant
+from sordino.privacy.accountants.pld import FINE, LossAccountant, _ways
 from sordino.privacy.accountants.rdp import RenyiAccountant
 from sordino.privacy.events import (
     Approximate,
@@ -300,3 +301,18 @@ def test_fixed_size_has_no_meaning_when_records_come_and_go() -> None:
     assert not PLD.supports(event, ADD)
     with pytest.raises(ValueError, match=r"fixed-size batches.*add_remove.*Poisson sampling"):
         PLD.epsilon(event, 1e-5, ADD)
+
+
+@pytest.mark.parametrize(
+    ("z", "rate", "steps"), [(0.6, 1e-4, 100_000), (1.0, 0.01, 1000), (5.0, 0.5, 20), (0.3, 0.9, 1)]
+)
+def test_neither_way_is_above_what_counts(z, rate, steps):
+    """The second way may be left on a coarse grid, which must change nothing."""
+    event = poisson(z, rate, steps)
+    ways = _ways(read_samplable(event, ADD), ADD)
+    assert len(ways) == 2
+    for delta in (1e-9, 1e-5, 1e-2):
+        epsilon = PLD.epsilon(event, delta, ADD)
+        assert epsilon == max(epsilon_above(levels, delta, FINE, 0.0) for levels in ways)
+        if epsilon > 0:
+            assert PLD.delta(event, epsilon, ADD) == max(delta_above(levels, epsilon, FINE) for levels in ways)

@@ -46,6 +46,7 @@ class DenseBlock(Block):
         super().__init__(given, rows)
         self.X, self.columns = _read_only(X), int(X.shape[1])
         self._spoiled = bool((given.scales == 0).any())
+        self._transposed: Array | None = None
 
     @staticmethod
     def of(X: Any, y: Any, rows: Rows, weights: Array | None = None) -> DenseBlock:
@@ -145,17 +146,27 @@ class DenseBlock(Block):
 
     def _in_numpy(self, asked: ClippedSum, which: Index | None) -> Array:
         """Scores, slopes, clipping and sum, one after the other for a range of rows, without anything compiled."""
-        records, count = self.under(asked.loss), len(self) if which is None else len(which)
-        sums, slopes = np.zeros(asked.table.shape), np.zeros(len(asked))
+        columns, records = self._columns(which), self.under(asked.loss)
+        records = records if which is None else records.part(which)
+        sums, slopes = np.zeros((self.X.shape[1], len(asked))), np.zeros(len(asked))
         with one_blas_thread():
-            for start in range(0, count, _PIECE):
-                X, part = self._rows(records, which, start, min(start + _PIECE, count))
+            for start in range(0, len(records), _PIECE):
+                some = slice(start, start + _PIECE)
+                X = columns[:, some]
                 with np.errstate(over="ignore", invalid="ignore"):
-                    # row by row, unlike a matrix product: where a score overflows, its record's place must not decide
-                    # whether it is infinite or not a number
-                    scores = np.stack([np.einsum("ij,j->i", X, w) for w in asked.table])
-                sums += multipliers(asked, scores, part, slopes) @ X
-        return self.joined(sums, slopes)
+                    # record by record, unlike a matrix product: where a score overflows, its record's place must not
+                    # decide whether it is infinite or not a number
+                    scores = np.stack([np.einsum("ji,j->i", X, w) for w in asked.table])
+                sums += X @ multipliers(asked, scores, records.part(some), slopes).T
+        return self.joined(sums.T, slopes)
+
+    def _columns(self, which: Index | None) -> Array:
+        """Of some rows in float64, one after the other; NumPy passes over them in a third of the time."""
+        if self.X.size > self.small:
+            return np.ascontiguousarray(self._rows(self.given, which, 0, len(self))[0].T)
+        if self._transposed is None:
+            self._transposed = np.ascontiguousarray(self._rows(self.given, None, 0, len(self))[0].T)
+        return self._transposed if which is None else np.take(self._transposed, which, axis=1)
 
     def _products(self, asked: ClippedSum, which: Index | None) -> Array:
         """Many scores per record: two matrix products per range of rows, with slopes and clipping in between."""

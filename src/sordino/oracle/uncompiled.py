@@ -28,7 +28,8 @@ def multipliers(asked: ClippedSum, scores: Array, part: Bounded, slopes: Array) 
     # what is not finite counts for nothing, and a warning would tell that there is such a record
     with np.errstate(all="ignore"):
         limits = asked.clip * part.inverses
-        a = scores * part.scales + asked.offsets[:, None]
+        a = scores * part.scales
+        a += asked.offsets[:, None]
         if isinstance(asked.loss, QuadraticForm):
             s = part.targets * a
         elif K == 1:
@@ -40,7 +41,8 @@ def multipliers(asked: ClippedSum, scores: Array, part: Bounded, slopes: Array) 
         if not np.isfinite(s.sum()):
             s = np.where(np.isfinite(s), s, 0.0)
         if K == 1:
-            s = np.clip(s, -limits, limits)
+            s = np.minimum(s, limits)
+            np.maximum(s, np.negative(limits, out=limits), out=s)
         else:
             lengths = np.sqrt(np.square(s).reshape(-1, K, len(part)).sum(axis=1))
             s *= np.where(lengths > limits, limits / lengths, 1.0).repeat(K, axis=0)
