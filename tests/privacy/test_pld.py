@@ -311,6 +311,8 @@ def test_neither_way_is_above_what_counts(z, rate, steps):
     event = poisson(z, rate, steps)
     ways = _ways(read_samplable(event, ADD), ADD)
     assert len(ways) == 2
+    # at 0 both are the same but for their grids, and the second may be above
+    assert PLD.delta(event, 0.0, ADD) == max(delta_above(levels, 0.0, FINE) for levels in ways)
     for delta in (1e-9, 1e-5, 1e-2):
         epsilon = PLD.epsilon(event, delta, ADD)
         assert epsilon == max(epsilon_above(levels, delta, FINE, 0.0) for levels in ways)
