@@ -1,10 +1,10 @@
-"""A private step of a network next to the plain step of PyTorch: time on one and on two threads, memory, and peers.
+"""A private step of a network next to the plain step of PyTorch and to those of Opacus: time, and memory.
 
 A plain step draws a batch, computes its gradients and moves; a private step draws, clips, adds noise and moves. Both
 processes whose memory is compared have imported the same libraries, and hold the same data. Times are the least of
-several rounds, in which all steps take turns with the same number of threads.
+several rounds, in which all steps take turns with the same number of threads: on the clock, and of the cores.
 
-python benchmarks/networks.py        Opacus is measured beside it where `make peers` has made an environment with it
+python benchmarks/networks.py        about six minutes. Opacus is measured where `make peers` has made its environment
 """
 
 from __future__ import annotations
@@ -22,41 +22,32 @@ from pathlib import Path
 from typing import Any
 
 PEERS = Path(__file__).parent.parent / ".venv-peers" / "bin" / "python"
-RECORDS, SECONDS, ROUND = 8_192, 4.0, 0.1
-CASES = [
-    ("mlp", "gradient", 128, 1.4),
-    ("mlp", "gradient", 512, 1.15),
-    ("mlp", "gradient", 1024, 1.3),
-    ("cnn", "gradient", 256, 1.6),
-    ("cnn", "gradient", 512, 1.1),
-    ("resnet", "gradient", 32, 1.25),
-    ("transformer", "gradient", 32, 1.35),
-    ("mlp", "recursion", 128, 1.2),
-    ("mlp", "recursion", 512, 1.2),
-    ("cnn", "recursion", 256, 1.3),
+RECORDS, SECONDS, ROUND = 8_192, 3.0, 0.1
+BESIDE: list[tuple[str, int, float | None, tuple[int, ...]]] = [
+    ("mlp", 128, 1.4, (1, 2)),
+    ("mlp", 512, 1.15, (1, 2)),
+    ("cnn", 256, 1.6, (1, 2)),
+    ("resnet", 32, 1.25, (1, 2)),
+    ("transformer", 32, 1.35, (1, 2)),
+    ("lstm", 64, 3.0, (1, 2)),
+    ("gru", 64, 3.0, (1,)),
+    ("rnn", 64, 3.0, (1,)),
+    ("transformer, bare parameter", 32, 1.35, (1,)),
+    ("weight norm", 256, None, (1,)),
+    ("conv3d", 64, None, (1,)),
+    ("conv transpose 1d", 64, None, (1,)),
+    ("conv transpose 2d", 64, None, (1,)),
+    ("conv transpose 3d", 64, None, (1,)),
+    ("rms norm", 256, None, (1,)),
+    ("instance norm", 64, None, (1,)),
+    ("prelu", 256, None, (1,)),
+    ("embedding bag", 256, None, (1,)),
+    ("bilinear", 256, None, (1,)),
 ]
-MEMORY = {"mlp": 1.15, "cnn": 1.15, "resnet": 1.25, "transformer": 1.25}
-BESIDE = [
-    ("mlp", 128, 1.4),
-    ("cnn", 256, 1.6),
-    ("resnet", 32, 1.25),
-    ("transformer", 32, 1.35),
-    ("transformer, bare parameter", 32, 1.35),
-    ("lstm", 64, 3.0),
-    ("gru", 64, 3.0),
-    ("rnn", 64, 3.0),
-    ("conv3d", 64, None),
-    ("conv transpose 1d", 64, None),
-    ("conv transpose 2d", 64, None),
-    ("conv transpose 3d", 64, None),
-    ("rms norm", 256, None),
-    ("instance norm", 64, None),
-    ("prelu", 256, None),
-    ("embedding bag", 256, None),
-    ("bilinear", 256, None),
-    ("weight norm", 256, None),
-]
-"""Networks beside Opacus; where no goal is named it is Opacus' best mode."""
+"""Networks beside Opacus, with these numbers of threads; where no goal is named it is Opacus' best mode."""
+
+RECURSIONS = [("mlp", 128, 1.2), ("mlp", 512, 1.2), ("cnn", 256, 1.3)]
+MEMORY = [("mlp", 128, 1.15), ("cnn", 256, 1.15), ("resnet", 32, 1.25), ("transformer", 32, 1.25)]
 
 
 def plain_step(model: Any, X: Any, y: Any, size: int, gradients: int) -> Callable[[], None]:
@@ -136,27 +127,25 @@ def interleaved(steps: dict[str, Callable[[], None]]) -> dict[str, Any]:
     }
 
 
-def timed(name: str, kind: str, size: int, threads: int) -> dict[str, Any]:
+def recursion(name: str, size: int, threads: int) -> dict[str, Any]:
+    """A step of DP-SRM beside a plain one with two gradients."""
     import torch
     from _networks import NETWORKS
 
     torch.set_num_threads(threads)
     model, (X, y) = NETWORKS[name].build(), NETWORKS[name].data(RECORDS)
-    plain = plain_step(copy.deepcopy(model), X, y, size, 1 if kind == "gradient" else 2)
-    return interleaved({"plain": plain, "private": private_step(model, X, y, size, kind)})
+    plain = plain_step(copy.deepcopy(model), X, y, size, 2)
+    return interleaved({"plain": plain, "private": private_step(model, X, y, size, "recursion")})
 
 
-def peak(name: str, kind: str, size: int, which: str) -> dict[str, float]:
+def peak(name: str, size: int, which: str) -> dict[str, float]:
     """Megabytes at most, after a few steps of one kind alone."""
     from _networks import NETWORKS
 
     import sordino.oracle.torch  # noqa: F401
 
     model, (X, y) = NETWORKS[name].build(), NETWORKS[name].data(RECORDS)
-    if which == "plain":
-        step = plain_step(model, X, y, size, 1 if kind == "gradient" else 2)
-    else:
-        step = private_step(model, X, y, size, kind)
+    step = plain_step(model, X, y, size, 1) if which == "plain" else private_step(model, X, y, size, "gradient")
     for _ in range(5):
         step()
     return {"megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
@@ -226,16 +215,16 @@ def run(*arguments: str, python: Path = Path(sys.executable), threads: int = 1) 
     return found
 
 
-def best_mode(found: dict[str, Any]) -> float | None:
-    """The least time of the cores of any mode of Opacus, of a plain step's."""
-    modes = [each["cpu_ratio"] for name, each in found.items() if name.startswith("opacus") and "refused" not in each]
-    return min(modes, default=None)
+def best_mode(found: dict[str, Any]) -> dict[str, float] | None:
+    """The mode of Opacus that takes the least time of the cores."""
+    modes = [each for name, each in found.items() if name.startswith("opacus") and "refused" not in each]
+    return min(modes, key=lambda each: each["cpu_ratio"], default=None)
 
 
 def main() -> None:
     from _results import keep, table
 
-    rows = [("figure", "measured (time of the cores)", "goal")]
+    rows = [("figure, of a plain step", "measured (time of the cores)", "goal")]
     figures: dict[str, Any] = {}
 
     def note(what: str, found: dict[str, Any], row: tuple[str, str, str]) -> None:
@@ -244,24 +233,30 @@ def main() -> None:
         # after every figure: a run that is cut off has what it measured
         keep("networks", figures, "torch")
 
-    if not PEERS.exists():
+    python = PEERS if PEERS.exists() else Path(sys.executable)
+    if python is not PEERS:
         print("No .venv-peers (make peers): Opacus is left out.")
-    for name, size, goal in BESIDE if PEERS.exists() else []:
-        found = run("beside", name, str(size), "1", python=PEERS)
-        theirs = best_mode(found)
-        opacus = "Opacus refuses it" if theirs is None else f"Opacus ({theirs:.2f})"
-        row = f"{name} B={size}, of a plain step", f"{_told(found)}, {opacus}", f"<= {goal or 'Opacus'}"
-        note(f"{name}, B={size}, 1 thread, beside Opacus", found, row)
-    for name, kind, size, goal in CASES:
+    for name, size, goal, numbers in BESIDE:
+        for threads in numbers:
+            found = run("beside", name, str(size), str(threads), python=python, threads=threads)
+            theirs = best_mode(found)
+            opacus = "Opacus not" if theirs is None else f"Opacus {theirs['ratio']:.2f} ({theirs['cpu_ratio']:.2f})"
+            row = f"{name} B={size}, {_threads(threads)}", f"{_told(found)}, {opacus}", f"<= {goal or 'Opacus'}"
+            note(f"{name}, B={size}, {_threads(threads)}", found, row)
+    for name, size, limit in RECURSIONS:
         for threads in (1, 2):
-            found = run("time", name, kind, str(size), str(threads), threads=threads)
-            row = f"{name} {kind} B={size}, {threads} threads, of a plain step", _told(found), f"<= {goal}"
-            note(f"{name}, {kind}, B={size}, {threads} threads", found, row)
-        memory = {which: run("peak", name, kind, str(size), which)["megabytes"] for which in ("plain", "private")}
-        ratio = memory["private"] / memory["plain"]
-        row = f"{name} {kind} B={size}, peak memory", f"{ratio:.2f}", f"<= {MEMORY[name]}"
-        note(f"{name}, {kind}, B={size}, peak megabytes", memory, row)
+            found = run("recursion", name, str(size), str(threads), threads=threads)
+            row = f"{name} DP-SRM B={size}, {_threads(threads)}", _told(found), f"<= {limit}"
+            note(f"{name}, DP-SRM, B={size}, {_threads(threads)}", found, row)
+    for name, size, limit in MEMORY:
+        memory = {which: run("peak", name, str(size), which)["megabytes"] for which in ("plain", "private")}
+        row = f"{name} B={size}, peak memory", f"{memory['private'] / memory['plain']:.2f}", f"<= {limit}"
+        note(f"{name}, B={size}, peak megabytes", memory, row)
     table(rows)
+
+
+def _threads(number: int) -> str:
+    return "1 thread" if number == 1 else f"{number} threads"
 
 
 def _told(found: dict[str, Any]) -> str:
@@ -270,11 +265,11 @@ def _told(found: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["time", name, kind, size, threads]:
-            print(json.dumps(timed(name, kind, int(size), int(threads))))
-        case ["peak", name, kind, size, which]:
-            print(json.dumps(peak(name, kind, int(size), which)))
         case ["beside", name, size, threads]:
             print(json.dumps(beside(name, int(size), int(threads))))
+        case ["recursion", name, size, threads]:
+            print(json.dumps(recursion(name, int(size), int(threads))))
+        case ["peak", name, size, which]:
+            print(json.dumps(peak(name, int(size), which)))
         case _:
             main()

@@ -283,6 +283,17 @@ NETWORKS = {
     "group norm": Network(
         lambda: nn.Sequential(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(36, 3)), (1, 5, 5)
     ),
+    "group norm, no weights": Network(
+        lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.GroupNorm(2, 4, affine=False),
+            nn.ReLU(),
+            nn.Conv2d(4, 4, 3),
+            nn.Flatten(),
+            nn.Linear(36, CLASSES),
+        ),
+        (1, 5, 5),
+    ),
     "group norm, flat": Network(lambda: nn.Sequential(nn.GroupNorm(2, 6), nn.Linear(6, CLASSES)), (6,)),
     "rms norm": Network(
         lambda: nn.Sequential(nn.Linear(3, 4), nn.RMSNorm(4), nn.Flatten(), nn.Linear(12, CLASSES)), (3, 3)

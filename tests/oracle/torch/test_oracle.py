@@ -15,6 +15,7 @@ from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
 from sordino.oracle.torch import TorchOracle, pairs
 from sordino.oracle.torch.norms import _Operations
+from sordino.oracle.torch.rounding import pivot
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 
@@ -171,6 +172,24 @@ def test_an_empty_batch_releases_noise_alone(kind):
     noise = GaussianNoise.at(1.0, 2 * query.clip, query.at.size)
     released = oracle.release(query, noise, Randomness.seeded(4))
     assert np.array_equal(released, noise.perturb(np.zeros(query.at.size), Randomness.seeded(4)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_block_is_answered_as_it_was_summed_and_several_on_the_grid(kind):
+    model, (X, y) = nets.NETWORKS["linear"].model().float(), nets.NETWORKS["linear"].data(torch.float32)
+    oracle = oracle_of(model, (X.repeat(5, 1)[:40], y.repeat(5)[:40]), chunk=16)
+    query = query_of(kind, model, np.arange(16))
+    one = oracle._answer(query).copy()
+    shares = oracle._shares(query)
+    step = pivot(sum(share.clip * share.factor for share in shares)) / (1.5 * 2.0**52)
+    assert one.dtype == np.float32
+    assert not np.array_equal(one, np.rint(one / step) * step)
+    several = [oracle._answer(query_of(kind, model, np.arange(n))).copy() for n in (17, 40)]
+    for answer in several:
+        assert answer.dtype == np.float64
+        assert np.array_equal(answer, np.rint(answer / step) * step)
+    # the seventeenth record, and what rounding adds
+    assert np.linalg.norm(several[0] - one) <= query.clip
 
 
 @pytest.mark.parametrize("kind", KINDS)

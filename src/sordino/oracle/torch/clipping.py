@@ -121,12 +121,16 @@ class Clipping:
                 step()
             yield
 
+    def write_all(self) -> None:
+        """Write them one after the other into the same places."""
+        for _ in self.write():
+            pass
+
     def contributions(self) -> list[Tensor]:
         """Everything of which a record's clipped gradient is made."""
         made_of = [tensor for found in self._parts for part in found.values() for tensor in part.tensors()]
         self._work.trying = True
-        for _ in self.write():
-            pass
+        self.write_all()
         self._work.trying = False
         return [*self._norms.weights, *made_of, *(torch.cat(each) for each in self._bits)]
 

@@ -56,10 +56,15 @@ def _rms_norm(layer: nn.RMSNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
     yield "weight", Scale(axis=1), Pair(_positions(e, axes), _positions(x, axes))
 
 
-def _group_norm(layer: nn.GroupNorm | Instances, a: Tensor, e: Tensor) -> Iterator[Entry]:
-    groups = layer.num_groups if isinstance(layer, nn.GroupNorm) else layer.num_features
-    a, e = (each.flatten(0, 1) if isinstance(layer, nn.GroupNorm) else _alone(each, _axes(layer)) for each in (a, e))
-    x = nn.functional.group_norm(a, groups, None, None, layer.eps)
+def _group_norm(layer: nn.GroupNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
+    e, x = _channels(e.flatten(0, 1)), _normal_groups(layer, a.reshape(len(a), 1, layer.num_groups, -1))
+    yield "weight", Scale(axis=2), Pair(e, x.reshape(e.shape))
+    yield "bias", Scale(axis=2), Pair(e)
+
+
+def _instance_norm(layer: Instances, a: Tensor, e: Tensor) -> Iterator[Entry]:
+    a, e = (_alone(each, _axes(layer)) for each in (a, e))
+    x = nn.functional.group_norm(a, layer.num_features, None, None, layer.eps)
     e = _channels(e)
     yield "weight", Scale(axis=2), Pair(e, _channels(x))
     yield "bias", Scale(axis=2), Pair(e)
@@ -86,6 +91,20 @@ def _recurrence(layer: Recurrence, x: Tensor, h: Tensor, *rest: Tensor) -> Itera
     yield "weight_hh", Matrix((e.shape[-1], h.shape[-1])), Pair(own, h)
     yield "bias_ih", Scale(axis=1), Pair(e)
     yield "bias_hh", Scale(axis=1), Pair(own)
+
+
+def _normal_groups(layer: nn.GroupNorm, groups: Tensor) -> Tensor:
+    """Every group, which lies on the last axis, with mean 0 and variance 1."""
+    return nn.functional.layer_norm(groups, groups.shape[-1:], None, None, layer.eps)
+
+
+def group_norm(layer: nn.GroupNorm, images: Tensor) -> Tensor:
+    """What the layer computes. The gradient of PyTorch's own function would be written out in two dozen operations."""
+    found = _normal_groups(layer, images.reshape(len(images), layer.num_groups, -1)).reshape(images.shape)
+    if layer.affine:
+        weight, bias = (part.view(-1, *[1] * (images.ndim - 2)) for part in (layer.weight, layer.bias))
+        found = torch.addcmul(bias, found, weight)
+    return found
 
 
 def _positions(tensor: Tensor, axes: int) -> Tensor:
@@ -124,9 +143,9 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.LayerNorm: _layer_norm,
     nn.RMSNorm: _rms_norm,
     nn.GroupNorm: _group_norm,
-    nn.InstanceNorm1d: _group_norm,
-    nn.InstanceNorm2d: _group_norm,
-    nn.InstanceNorm3d: _group_norm,
+    nn.InstanceNorm1d: _instance_norm,
+    nn.InstanceNorm2d: _instance_norm,
+    nn.InstanceNorm3d: _instance_norm,
     nn.PReLU: _prelu,
     Recurrence: _recurrence,
 }

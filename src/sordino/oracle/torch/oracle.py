@@ -134,6 +134,7 @@ class TorchOracle:
         clip, batch = query.gradient.clip, query.gradient.batch
         self._unclipped = 0
         total, count = self._answer(query.gradient, stream), self._units if batch is None else len(batch)
+        total = total.astype(np.float64, copy=False)
         within = self._unclipped - count / 2
         self._unclipped = None
         return np.append(query.gradient_weight / clip * total, query.count_weight * within) * _SCALED
@@ -152,7 +153,10 @@ class TorchOracle:
             )
 
     def _answer(self, query: Gradient | Difference | Recursion, stream: Stream | None = None) -> Array:
-        """The exact answer but for rounding, which `rounding` bounds; valid until the next one."""
+        """The exact answer but for rounding, which `rounding` bounds; valid until the next one.
+
+        The sum of a single block is in the precision of the books, as it was computed.
+        """
         stream = stream or self._streams.sampling
         points = self._points(query)
         batch = checked_batch(query.batch, self._units)
@@ -168,6 +172,7 @@ class TorchOracle:
         self._try_out(points, shares)
         if count == 0:
             self._sum.fill(0)
+            return self._sum
         places = self._block if self._bundles is None else self._block // self._bundles.records.shape[1]
         if count > places:
             # in an order that nobody knows: a record that is added must not move all others to other places
@@ -176,10 +181,22 @@ class TorchOracle:
         together = places * (self._passes.rows // self._block)
         for start in range(0, count, together):
             some = slice(start, min(start + together, count))
-            self._add_pass(points, shares, some if batch is None else batch[some], stream, first=start == 0)
+            clipped = self._passed(points, shares, some if batch is None else batch[some], stream)
+            if self._passes.rows == self._block and count <= places:
+                clipped.write_all()
+                return self._parts[0].cpu().numpy()
+            self._add(clipped, shares, first=start == 0)
         return self._sum
 
-    def _add_pass(self, points: list[Array], shares: list[Share], units: Which, stream: Stream, first: bool) -> None:
+    def _add(self, clipped: Clipping, shares: list[Share], first: bool) -> None:
+        on_grid = pivot(sum(share.clip * share.factor for share in shares))
+        # a block is never left out beside others, even one without records: how it is summed must not depend on them
+        for _ in clipped.write():
+            kernels.add_on_grid(self._parts.cpu().numpy(), self._sum, on_grid, first)
+            first = False
+
+    def _passed(self, points: list[Array], shares: list[Share], units: Which, stream: Stream) -> Clipping:
+        """Everything about these units that their sum takes."""
         which: Which = units
         weights: Array | None = None
         if self._bundles is not None:
@@ -188,14 +205,10 @@ class TorchOracle:
         count = which.stop - which.start if isinstance(which, slice) else len(which)
         self._records.read(which, *self._passes.places_for(count), stream.words(SEEDS))
         drawn = self._passes.program.draw(stream, count)
-        # a block is never left out beside others, even one without records: how it is summed must not depend on them
-        on_grid = pivot(sum(share.clip * share.factor for share in shares))
         clipped = self._clipped(points, shares, count, drawn, weights)
         if self._unclipped is not None:
             self._unclipped += clipped.unclipped(count)
-        for _ in clipped.write():
-            kernels.add_on_grid(self._parts.cpu().numpy(), self._sum, on_grid, first)
-            first = False
+        return clipped
 
     def _blocks_at_once(self) -> int:
         """How many blocks of a pass are summed together: their sums must not take much memory."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
@@ -75,12 +76,20 @@ class Scale:
         if len(pairs) == 1 and pairs[0].right is None and first.ndim == 2:
             return first
         rows = work.take(len(first), first.shape[-self.axis if first.ndim == 3 else -1])
-        work.steps.append(lambda: rows.copy_(sum_of(self._row(pair) for pair in pairs)))
+        work.steps.append(lambda: self._fill(rows, pairs, work))
         return rows
 
-    def _row(self, pair: Pair) -> Tensor:
-        product = pair.left if pair.right is None else pair.left * pair.right
-        return product if product.ndim == 2 else product.sum(self.axis)
+    def _fill(self, rows: Tensor, pairs: Sequence[Pair], work: Workspace) -> None:
+        for number, (left, right) in enumerate(pairs):
+            product = left
+            if right is not None:
+                product = torch.mul(left, right, out=work.scratch("scaled", *left.shape))
+            if number > 0:
+                rows.add_(product if product.ndim == 2 else product.sum(self.axis))
+            elif product.ndim == 2:
+                rows.copy_(product)
+            else:
+                torch.sum(product, self.axis, out=rows)
 
 
 def moved(new: Pair, old: Pair, minus: Callable[[Tensor | None, Tensor], Tensor]) -> list[Pair]:

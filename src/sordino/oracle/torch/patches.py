@@ -19,6 +19,10 @@ from sordino.oracle.torch.workspace import Step, Workspace
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 
 
+NARROW = 16
+"""Channels up to which left_t patch_t' is computed as the transpose of patch_t left_t', several times as fast."""
+
+
 class Patches:
     """sum_t left_t patch_t(right)', from tensors (records, channels, ..) and (records, channels, ..).
 
@@ -102,16 +106,17 @@ class Patches:
         """left_g patches_g' for every group of channels, written into `rows`."""
         records, groups = len(rows), self._groups
         out = rows.view(records * groups, self._left_channels // groups, -1)
+        narrow = out.shape[1] <= NARROW
+        turned = work.scratch("turned", len(out), out.shape[2], out.shape[1]) if narrow else out
         for number, (left, right) in enumerate(map(_both, pairs)):
             seen, positions = self._seen(self._image(right), left.shape[2:]), left[0, 0].numel()
             # one copy for all records: PyTorch's im2col sets its threads to work anew for every single one
             patches = work.scratch("patches", *seen.shape).copy_(seen)
-            work.add_bmm(
-                out,
-                left.reshape(records * groups, -1, positions),
-                patches.view(records * groups, -1, positions).transpose(1, 2),
-                first=number == 0,
-            )
+            one, other = (each.reshape(records * groups, -1, positions) for each in (left, patches))
+            one, other = (other, one) if narrow else (one, other)
+            work.add_bmm(turned, one, other.transpose(1, 2), first=number == 0)
+        if narrow:
+            out.copy_(turned.transpose(1, 2))
 
     def _seen(self, image: Tensor, counts: torch.Size) -> Tensor:
         """(records, channels, places of the kernel, positions): what every place of the kernel meets."""

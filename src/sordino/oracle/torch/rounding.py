@@ -20,7 +20,8 @@ one vector, and its norm is measured so large that the rounding of this vector, 
 length L_i = sum_t |l_t| |r_t| of the products, is within it. Few are summed for all records at once, in double
 precision, and norms are measured so large, by CANCELLED L_i^2 in their square, that no record's weight times L_i is
 above C / sqrt(CANCELLED) = 4096 C. Rounding to the grid, of step at most 2^-26 C, moves a block by half a step in each
-of d coordinates.
+of d coordinates. A batch of one block stays as it is: that block is one of the two that a record changes, whether the
+batch with the record has a second block or not.
 
 **A norm from inner products.** |sum_t l_t r_t'|^2 = sum_ts <l_t, l_s> <r_t, r_s>. With n and m numbers in a side, an
 inner product is off by at most gamma_n |l_t| |l_s| + n tiny, or gamma_m |r_t| |r_s| + m tiny, their product by u of it

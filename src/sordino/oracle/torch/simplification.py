@@ -6,6 +6,7 @@ number to the last bit. Lists with an operation that works in place are left as 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 import torch
@@ -33,8 +34,12 @@ def simplify(graph: fx.Graph, given: Sequence[Tensor]) -> None:
     if any(isinstance(node.target, OpOverload) and node.target._schema.is_mutable for node in graph.nodes):
         return
     _compute_once(graph)
+    _give_images(graph)
     _hold_constants(graph, given)
     for node in graph.nodes:
+        if node.target is aten.relu.default:
+            # what it is made of, and can be told where to write
+            node.target, node.args = aten.clamp_min.default, (node.args[0], 0)
         if is_reshape(node):
             _shorten(node)
         elif _is_call(node):
@@ -49,10 +54,27 @@ def _is_call(node: fx.Node) -> bool:
 def _compute_once(graph: fx.Graph) -> None:
     known: dict[tuple[object, str], fx.Node] = {}
     for node in graph.nodes:
-        if _is_call(node):
+        if isinstance(node.target, OpOverload) or node.target is operator.getitem:
             first = known.setdefault((node.target, repr((node.args, node.kwargs))), node)
             if first is not node:
                 node.replace_all_uses_with(first)
+
+
+def _give_images(graph: fx.Graph) -> None:
+    """The gradient of a convolution's input depends on the input's shape alone.
+
+    vmap gives one number that is repeated, of which PyTorch then makes a whole batch; the input itself is there.
+    """
+    inputs = {
+        (node.args[1], _shape(node.args[0])): node.args[0]
+        for node in graph.nodes
+        if node.target is aten.convolution.default
+    }
+    for node in graph.nodes:
+        if node.target is aten.convolution_backward.default and node.args[-1] == [True, False, False]:
+            image = inputs.get((node.args[2], _shape(node.args[1])))
+            if image is not None:
+                node.update_arg(1, image)
 
 
 def _hold_constants(graph: fx.Graph, given: Sequence[Tensor]) -> None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sordino.oracle.torch.layers import rule_of
+from sordino.oracle.torch.layers import group_norm, rule_of
 from sordino.oracle.torch.recurrence import Recurrence
 
 
@@ -37,6 +37,8 @@ class Tape:
             own = layer.parameters(recurse=False)
             # a forward of this one layer's own may compute anything
             known = rule_of(layer) is not None and "forward" not in vars(layer)
+            if known and isinstance(layer, nn.GroupNorm):
+                layer.forward = partial(group_norm, layer)  # type: ignore[method-assign]
             if known and any(parameter.requires_grad for parameter in own):
                 # in place of a hook, which would take the slower way through nn.Module
                 if isinstance(layer, Recurrence):
