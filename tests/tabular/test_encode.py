@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import sparse
 
 from sordino.tabular import Boolean, Category, ClassTarget, Date, Number, NumberTarget, Ordinal, Schema
@@ -36,6 +36,7 @@ OTHERS = [
 ]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([*TEXTS, *OTHERS, None]), max_size=30), st.integers(0, 10))
 def test_texts_are_found_where_they_are_listed_first(cells: list[str | None], cut: int) -> None:
     listed = [*TEXTS, "a", "x" * 40]

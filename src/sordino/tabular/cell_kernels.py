@@ -30,19 +30,15 @@ def _kernel(function: F) -> F:
     return cast(F, compiled)
 
 
-def _pointer(kind: Any) -> Any:
-    """A pointer to elements of a kind: columns are used where they are."""
+def _to_pointer(context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(types.voidptr))
 
-    def declare(context: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(kind)(types.int64), generate
-
-    return intrinsic(declare)
+    return types.voidptr(types.intp), generate
 
 
-_doubles, _integers = _pointer(types.float64), _pointer(types.int32)
+_pointer: Any = intrinsic(_to_pointer)
+"""Where a column lies, for `numba.carray`: it is used where it is, and whoever asks keeps it alive."""
 
 
 @_kernel
@@ -75,7 +71,7 @@ def write_rows(
         some = min(_STRIP, count - first)
         for k in range(raw.size):
             low, high, origin, unit = numbers[k, 0], numbers[k, 1], numbers[k, 2], numbers[k, 3]
-            column, strange = numba.carray(_doubles(raw[k]), count), 0
+            column, strange = numba.carray(_pointer(raw[k]), count, np.float64), 0
             for i in range(some):
                 x = column[first + i]
                 strange |= int(not abs(x) < math.inf)
@@ -104,7 +100,7 @@ def write_rows(
                         scaled[k, i] = 0.0
                         values[first + i, starts[block] + place] = stand_in
         for k in range(codes.size):
-            listed = numba.carray(_integers(codes[k]), count)
+            listed = numba.carray(_pointer(codes[k]), count, np.int32)
             for i in range(some):
                 entries[k, i] = offsets[k] + listed[first + i]
         # row by row: what lies side by side is written at once
@@ -133,7 +129,10 @@ def _load(context: Any, address: Any) -> Any:
 _eight_bytes: Any = intrinsic(_load)
 """At an address of any kind, as one number: an array could only be read at whole multiples of eight."""
 
-_inlined = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)
+
+def _inlined(function: F) -> F:
+    part = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=True)(function)
+    return cast(F, part)
 
 
 @_inlined
@@ -205,5 +204,5 @@ def find_texts(
             slot = (slot + np.uint64(1)) & most
             place = np.int64(slots[slot])
         found[i] = place if place >= 0 else count
-        missed += place < 0
+        missed += int(place < 0)
     return missed

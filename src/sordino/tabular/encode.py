@@ -419,7 +419,10 @@ def _characters(text: pa.Array) -> tuple[NDArray[np.uint8], Places]:
     if data is None or data.size < 8:
         data = (b"" if data is None else data.to_pybytes()).ljust(8)
     places = np.frombuffer(ends, dtype=np.int32)[text.offset : text.offset + len(text) + 1]
-    return np.frombuffer(data, dtype=np.uint8), places
+    characters = np.frombuffer(data, dtype=np.uint8)
+    # some of Arrow's memory can be written to and some cannot: all must look the same to compiled code
+    places.flags.writeable = characters.flags.writeable = False
+    return characters, places
 
 
 def _integers(cells: pa.Array, where_null: int) -> NDArray[Any]:
