@@ -19,9 +19,9 @@ from sordino.oracle.uncompiled import multipliers
 
 _EVERY = np.empty(0, dtype=np.intp)
 # from this many scores per record on, matrix products beat one fused pass per model
-_STACK = 8
+_STACK = 4
 # numbers of the matrix in a task of the fused pass; numbers and scores in a block of the matrix products
-_TASK, _BLOCK = 1 << 18, 1 << 18
+_TASK, _BLOCK = 1 << 19, 1 << 16
 # records whose scores stay near the second cache's size
 _PIECE = 1 << 13
 _LOW, _HIGH = 1e-250, 1e300
@@ -63,15 +63,18 @@ class DenseBlock(Block):
     def some_rows(self, records: Bounded) -> Iterator[tuple[Array, Bounded]]:
         for _, _, parts in self._tasks(len(self), 1, 1)[0]:
             for start, stop in parts:
-                yield self._rows(records, None, start, stop)
+                # room of its own: whoever asked may keep it
+                yield self._rows(records, None, start, stop, self._room([(start, stop)]))
 
     def dots(self, w: Array) -> Array:
         dots = np.empty(len(self))
         tasks, _ = self._tasks(len(dots), 1, 1)
 
         def task(number: int) -> None:
-            for start, stop in tasks[number][2]:
-                dots[start:stop] = _scores(w[None], self._rows(self.given, None, start, stop)[0])[0]
+            parts = tasks[number][2]
+            room = self._room(parts)
+            for start, stop in parts:
+                dots[start:stop] = _scores(w[None], self._rows(self.given, None, start, stop, room)[0])[0]
 
         with one_blas_thread():
             share(task, len(tasks))
@@ -98,10 +101,10 @@ class DenseBlock(Block):
         sums, slopes = np.zeros((len(asked), len(ranges), d)), np.zeros((len(asked), len(ranges)))
         index = _EVERY if which is None else which
         records, (code, parameters) = self.under(asked.loss), asked.kernel
-        # about 28 kB of rows: most of the nearest cache
+        # 16 kB of rows: with what is asked for in advance, 8 kB further on, most of the nearest cache
         length = max(1, d * self.X.itemsize)
-        tile = min(max(28672 // length & ~7, 16), 64)
-        ahead = max(8, 14336 // length & ~1) if length <= 2048 else 0
+        tile = min(max(16384 // length & ~7, 16), 256)
+        ahead = min(max(8192 // length & ~3, 8), 64) if length <= 2048 else 0
 
         def task(number: int) -> None:
             model, part = divmod(number, len(ranges))
@@ -132,9 +135,9 @@ class DenseBlock(Block):
 
         def task(number: int) -> None:
             few, group, parts = tasks[number]
-            totals = np.zeros((few.stop - few.start) // outputs)
+            totals, room = np.zeros((few.stop - few.start) // outputs), self._room(parts)
             for start, stop in parts:
-                X, part = self._rows(records, None, start, stop)
+                X, part = self._rows(records, None, start, stop, room)
                 scores = _scores(asked.table[few], X)
                 some = part.targets, part.scales, part.inverses, part.weights, asked.offsets[few]
                 stack_values(code, parameters, outputs, scores, *some, asked.cap, totals)
@@ -177,9 +180,9 @@ class DenseBlock(Block):
 
         def task(number: int) -> None:
             few, group, parts = tasks[number]
-            some = asked.part(few)
+            some, room = asked.part(few), self._room(parts)
             for start, stop in parts:
-                X, part = self._rows(records, which, start, stop)
+                X, part = self._rows(records, which, start, stop, room)
                 scores = _scores(some.table, X)
                 earlier = None if some.earlier is None else _scores(some.earlier, X)
                 to_multipliers(some, scores, earlier, part, slopes[group, few])
@@ -194,9 +197,9 @@ class DenseBlock(Block):
     ) -> tuple[list[tuple[slice, int, list[tuple[int, int]]]], int]:
         """(scores, accumulator, ranges of rows) of every task, and the number of accumulators.
 
-        A range of rows with its scores stays near the second cache's size, however many models there are.
+        A range of rows with its scores fits the second cache beside the weights, however many models there are.
         """
-        size = min(max(_BLOCK // (self.X.shape[1] + min(scores, _SCORES) + 1), 64), 2048)
+        size = min(max(_BLOCK // (self.X.shape[1] + min(scores, _SCORES) + 1), 128), 2048)
         parts = [(start, min(start + size, count)) for start in range(0, count, size)]
         # accumulators together hold at most an eighth of what the matrix holds
         groups = cut(len(parts), min(count // (8 * max(1, scores)), 16, len(parts)))
@@ -205,10 +208,20 @@ class DenseBlock(Block):
         tasks = [(part, group, parts[first:last]) for group, (first, last) in enumerate(groups) for part in few]
         return tasks, len(groups)
 
-    def _rows(self, records: Bounded, which: Index | None, start: int, stop: int) -> tuple[Array, Bounded]:
+    def _room(self, parts: list[tuple[int, int]]) -> Array:
+        """Where rows of float32 are widened, range after range: fresh memory for each would take longer than the sums."""
+        longest = 0 if self.X.dtype == np.float64 else max((stop - start for start, stop in parts), default=0)
+        return np.empty((longest, self.X.shape[1]))
+
+    def _rows(
+        self, records: Bounded, which: Index | None, start: int, stop: int, room: Array
+    ) -> tuple[Array, Bounded]:
         """Rows in float64, those without usable features set to zero, and what belongs to them."""
         some = slice(start, stop) if which is None else which[start:stop]
-        X, part = self.X[some].astype(np.float64, copy=False), records.part(some)
+        X, part = self.X[some], records.part(some)
+        if X.dtype != np.float64:
+            room[: len(X)] = X
+            X = room[: len(X)]
         if self._spoiled:
             usable = part.scales != 0
             X = X if usable.all() else np.where(usable[:, None], X, 0.0)

@@ -10,49 +10,104 @@ from numpy.typing import NDArray
 from sordino.arrays import Array
 from sordino.oracle.kernels.native import compiled, fetch
 from sordino.oracle.kernels.slopes import Parameters, coefficients
+from sordino.oracle.kernels.vectors import column, load, multiply_add, plus, spread, store, total, totals, widest, zeros
 
 
 @compiled
-def add_rows(X: NDArray[Any], rows: NDArray[np.intp], dots: Array, out: Array) -> None:
-    """out += sum_r dots_r X[rows_r], eight rows at a time; `rows` and `dots`, of length 8k, are overwritten."""
+def score_rows(
+    X: NDArray[Any], places: NDArray[np.intp], count: int, ahead: int, in_order: bool, w: Array, dots: Array
+) -> None:
+    """dots_r = <row r, w> for r < count = 4k, row r beginning at X's flat position places_r; four rows at a time.
+
+    Those `ahead` of them are asked for meanwhile: they follow in X where the rows are `in_order`, in `places` otherwise.
+    """
+    widest()
     d = X.shape[1]
+    fours = d // 4 * 4
+    line = 64 // X.itemsize
+    for r in range(0, count, 4):
+        if ahead > 0 and in_order:
+            for j in range(0, 4 * d, line):
+                fetch(X, places[r] + ahead * d + j)
+        elif ahead > 0:
+            for k in range(r + ahead, r + ahead + 4):
+                for j in range(0, d, line):
+                    fetch(X, places[k] + j)
+        p0 = places[r]
+        p1 = places[r + 1]
+        p2 = places[r + 2]
+        p3 = places[r + 3]
+        a0 = zeros()
+        a1 = zeros()
+        a2 = zeros()
+        a3 = zeros()
+        for j in range(0, fours, 4):
+            v = load(w, j)
+            a0 = multiply_add(a0, load(X, p0 + j), v)
+            a1 = multiply_add(a1, load(X, p1 + j), v)
+            a2 = multiply_add(a2, load(X, p2 + j), v)
+            a3 = multiply_add(a3, load(X, p3 + j), v)
+        scores = totals(a0, a1, a2, a3)
+        for j in range(fours, d):
+            scores = multiply_add(scores, column(X, p0 + j, p1 + j, p2 + j, p3 + j), spread(w[j]))
+        store(dots, r, scores)
+
+
+@compiled
+def add_rows(X: NDArray[Any], places: NDArray[np.intp], count: int, dots: Array, out: Array) -> None:
+    """out += sum_r dots_r row_r over r < count = 8k, eight rows at a time; `places` and `dots` are overwritten."""
+    widest()
+    d = X.shape[1]
+    fours = d // 4 * 4
     # rows with coefficient 0 are left out: they cost nothing, and 0 * NaN is never formed
-    zeros = 0
-    for r in range(dots.size):
-        zeros += int(dots[r] == 0.0)
-    padded = dots.size
-    if zeros > 0:
+    omitted = 0
+    for r in range(count):
+        omitted += int(dots[r] == 0.0)
+    padded = count
+    if omitted > 0:
         active = 0
-        for r in range(dots.size):
-            rows[active] = rows[r]
+        for r in range(count):
+            places[active] = places[r]
             dots[active] = dots[r]
             active += int(dots[r] != 0.0)
         padded = (active + 7) // 8 * 8
         for r in range(active, padded):
-            rows[r] = rows[0]
+            places[r] = places[0]
             dots[r] = 0.0
     for r in range(0, padded, 8):
-        # scalars one by one: unpacking tuples doubles the time to compile
-        i0 = rows[r]
-        i1 = rows[r + 1]
-        i2 = rows[r + 2]
-        i3 = rows[r + 3]
-        i4 = rows[r + 4]
-        i5 = rows[r + 5]
-        i6 = rows[r + 6]
-        i7 = rows[r + 7]
-        c0 = dots[r]
-        c1 = dots[r + 1]
-        c2 = dots[r + 2]
-        c3 = dots[r + 3]
-        c4 = dots[r + 4]
-        c5 = dots[r + 5]
-        c6 = dots[r + 6]
-        c7 = dots[r + 7]
-        for j in range(d):
-            near = (c0 * X[i0, j] + c1 * X[i1, j]) + (c2 * X[i2, j] + c3 * X[i3, j])
-            far = (c4 * X[i4, j] + c5 * X[i5, j]) + (c6 * X[i6, j] + c7 * X[i7, j])
-            out[j] += near + far
+        # one by one: unpacking tuples doubles the time to compile
+        p0 = places[r]
+        p1 = places[r + 1]
+        p2 = places[r + 2]
+        p3 = places[r + 3]
+        p4 = places[r + 4]
+        p5 = places[r + 5]
+        p6 = places[r + 6]
+        p7 = places[r + 7]
+        c0 = spread(dots[r])
+        c1 = spread(dots[r + 1])
+        c2 = spread(dots[r + 2])
+        c3 = spread(dots[r + 3])
+        c4 = spread(dots[r + 4])
+        c5 = spread(dots[r + 5])
+        c6 = spread(dots[r + 6])
+        c7 = spread(dots[r + 7])
+        for j in range(0, fours, 4):
+            near = multiply_add(zeros(), c0, load(X, p0 + j))
+            far = multiply_add(load(out, j), c1, load(X, p1 + j))
+            near = multiply_add(near, c2, load(X, p2 + j))
+            far = multiply_add(far, c3, load(X, p3 + j))
+            near = multiply_add(near, c4, load(X, p4 + j))
+            far = multiply_add(far, c5, load(X, p5 + j))
+            near = multiply_add(near, c6, load(X, p6 + j))
+            far = multiply_add(far, c7, load(X, p7 + j))
+            store(out, j, plus(near, far))
+    for j in range(fours, d):
+        sums = zeros()
+        for r in range(0, padded, 4):
+            x = column(X, places[r] + j, places[r + 1] + j, places[r + 2] + j, places[r + 3] + j)
+            sums = multiply_add(sums, x, load(dots, r))
+        out[j] += total(sums)
 
 
 @compiled
@@ -76,73 +131,56 @@ def clipped_sum(
 ) -> float:
     """out += sum of s_i scale_i x_i over records start..stop of `index` (of all records where it is empty).
 
-    A tile of rows stays in the nearest cache between its two uses: for the scores, and for the sum, which takes eight
-    at a time. Short rows are scored in pairs, which share a pass over the weights; two at once are too much for the
-    processor to foresee, so the rows `ahead` of them are asked for in advance. Long rows (`ahead` = 0) are scored one
-    by one, which keeps the memory streaming. Returns the sum of the slopes s_i, clipped and weighted.
+    A tile of rows, 8k of them, stays in the nearest cache between its two uses: for the scores, which four rows take
+    with one pass over the weights, and for the sum, which takes eight at a time. Rows `ahead` of those that are scored
+    are asked for in advance, so that the memory is busy while slopes are computed; long rows (`ahead` = 0) keep it
+    streaming by themselves. Returns the sum of the slopes s_i, clipped and weighted.
     """
     d = X.shape[1]
-    line = 64 // X.itemsize
     whole = index.size == 0
-    rows = np.empty(tile, np.intp)
+    places = np.empty(tile + ahead, np.intp)
     dots = np.empty(tile)
     targets = np.empty(tile)
     multipliers = np.empty(tile)
     reciprocals = np.empty(tile)
     shares = np.empty(tile)
-    total = 0.0
+    total_of_slopes = 0.0
     for first in range(start, stop, tile):
         count = min(tile, stop - first)
         if whole and count == tile:
             for r in range(tile):
-                rows[r] = first + r
-            some_targets = y[first : first + tile]
-            some_scales = scales[first : first + tile]
-            some_inverses = inverses[first : first + tile]
-            some_weights = weights[first : first + tile]
+                places[r] = (first + r) * d
+            score_rows(X, places, tile, ahead, True, w, dots)
+            if ahead > 0:
+                for i in range(first + ahead, first + ahead + tile, 8):
+                    fetch(y, i)
+                    fetch(scales, i)
+                    fetch(inverses, i)
+                    fetch(weights, i)
+            total_of_slopes += coefficients(
+                code, parameters, dots, tile, y, scales, inverses, weights, first, offset, clip
+            )
+            add_rows(X, places, tile, dots, out)
         else:
+            for r in range(tile + ahead):
+                i = min(first + r, stop - 1)
+                places[r] = (i if whole else index[i]) * d
             for r in range(count):
                 i = first + r if whole else index[first + r]
-                rows[r] = i
                 targets[r] = y[i]
                 multipliers[r] = scales[i]
                 reciprocals[r] = inverses[i]
                 shares[r] = weights[i]
-            for r in range(count, tile):
-                # the last tile is filled up with records that count for nothing
-                rows[r] = rows[0]
+            # the last tile is filled up, to eight, with records that count for nothing
+            filled = (count + 7) // 8 * 8
+            for r in range(count, filled):
                 targets[r] = 0.0
                 multipliers[r] = 0.0
                 reciprocals[r] = 0.0
                 shares[r] = 0.0
-            some_targets = targets
-            some_scales = multipliers
-            some_inverses = reciprocals
-            some_weights = shares
-        if ahead == 0:
-            for r in range(tile):
-                i = rows[r]
-                dot = 0.0
-                for j in range(d):
-                    dot += X[i, j] * w[j]
-                dots[r] = dot
-        else:
-            for r in range(0, tile, 2):
-                for later in range(first + r + ahead, min(first + r + ahead + 2, stop)):
-                    i = later if whole else index[later]
-                    for j in range(0, d, line):
-                        fetch(X, i * d + j)
-                i0 = rows[r]
-                i1 = rows[r + 1]
-                dot0 = 0.0
-                dot1 = 0.0
-                for j in range(d):
-                    dot0 += X[i0, j] * w[j]
-                    dot1 += X[i1, j] * w[j]
-                dots[r] = dot0
-                dots[r + 1] = dot1
-        total += coefficients(
-            code, parameters, dots, some_targets, some_scales, some_inverses, some_weights, offset, clip
-        )
-        add_rows(X, rows, dots, out)
-    return total
+            score_rows(X, places, filled, ahead, False, w, dots)
+            total_of_slopes += coefficients(
+                code, parameters, dots, filled, targets, multipliers, reciprocals, shares, 0, offset, clip
+            )
+            add_rows(X, places, filled, dots, out)
+    return total_of_slopes

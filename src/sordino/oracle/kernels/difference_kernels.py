@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array
-from sordino.oracle.kernels.dense import add_rows
+from sordino.oracle.kernels.dense import add_rows, score_rows
 from sordino.oracle.kernels.native import compiled
 from sordino.oracle.kernels.slopes import LOGISTIC, SOFTMAX, Parameters, bounded, logistic_slope, score, slope
 from sordino.oracle.kernels.stack import fraction, softmax
+from sordino.oracle.kernels.vectors import widest
 
 
 @compiled
@@ -39,6 +40,7 @@ def difference_coefficients(
     mix: float,
 ) -> float:
     """dots_i <- scale_i m_i, what raw row i is multiplied by. Returns the sum of the m_i."""
+    widest()
     total = 0.0
     rest = 1.0 - mix
     if code == LOGISTIC:
@@ -79,15 +81,19 @@ def _softmax_differences(
     totals: Array,
 ) -> None:
     r"""scores <- scale_i ((1 - mix) f_i (p_i - q_i) + mix g_i (p_i - e_y)),   f and g the fractions that clip."""
+    widest()
     classes, records = scores.shape
     top, total, total_before = np.empty(records), np.empty(records), np.empty(records)
     softmax(scores, scales, offsets, top, total)
     softmax(earlier, scales, earlier_offsets, top, total_before)
     moved, square = np.zeros(records), np.zeros(records)
+    for i in range(records):
+        total[i] = 1.0 / total[i]
+        total_before[i] = 1.0 / total_before[i]
     for c in range(classes):
         for i in range(records):
-            p = scores[c, i] / total[i]
-            far = p - earlier[c, i] / total_before[i]
+            p = scores[c, i] * total[i]
+            far = p - earlier[c, i] * total_before[i]
             p -= 1.0 if y[i] == c else 0.0
             scores[c, i] = p
             earlier[c, i] = far
@@ -97,12 +103,14 @@ def _softmax_differences(
         moved[i] = weights[i] * (1.0 - mix) * fraction(moved[i], near * inverses[i])
         square[i] = weights[i] * mix * fraction(square[i], clip * inverses[i])
     for c in range(classes):
+        sum_of_class = 0.0
         for i in range(records):
             # not the plain sum: what is left out may be NaN
             m = moved[i] * earlier[c, i] if moved[i] > 0.0 else 0.0
             m += square[i] * scores[c, i] if square[i] > 0.0 else 0.0
-            totals[c] += m
+            sum_of_class += m
             scores[c, i] = m * scales[i]
+        totals[c] += sum_of_class
 
 
 @compiled
@@ -183,11 +191,11 @@ def clipped_differences(
 ) -> float:
     """out += sum of m_i scale_i x_i over records start..stop of `index` (of all records where it is empty).
 
-    A row is read once for both of its scores. Returns the sum of the m_i.
+    A tile of rows stays in the nearest cache for both of its scores and the sum. Returns the sum of the m_i.
     """
     d = X.shape[1]
     whole = index.size == 0
-    rows = np.empty(tile, np.intp)
+    places = np.empty(tile, np.intp)
     dots = np.empty(tile)
     earlier = np.empty(tile)
     targets = np.empty(tile)
@@ -199,26 +207,20 @@ def clipped_differences(
         count = min(tile, stop - first)
         for r in range(count):
             i = first + r if whole else index[first + r]
-            rows[r] = i
+            places[r] = i * d
             targets[r] = y[i]
             multipliers[r] = scales[i]
             reciprocals[r] = inverses[i]
             shares[r] = weights[i]
-            now = 0.0
-            before = 0.0
-            for j in range(d):
-                now += X[i, j] * w[j]
-                before += X[i, j] * since[j]
-            dots[r] = now
-            earlier[r] = before
         for r in range(count, tile):
             # the last tile is filled up with records that count for nothing
-            dots[r] = 0.0
-            earlier[r] = 0.0
+            places[r] = places[0]
             targets[r] = 0.0
             multipliers[r] = 0.0
             reciprocals[r] = 0.0
             shares[r] = 0.0
+        score_rows(X, places, tile, 0, whole, w, dots)
+        score_rows(X, places, tile, 0, whole, since, earlier)
         total += difference_coefficients(
             code,
             parameters,
@@ -234,5 +236,5 @@ def clipped_differences(
             clip,
             mix,
         )
-        add_rows(X, rows, dots, out)
+        add_rows(X, places, tile, dots, out)
     return total

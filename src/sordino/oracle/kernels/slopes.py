@@ -19,6 +19,7 @@ from sordino.losses.kinked import Kinked
 from sordino.losses.moreau import envelope
 from sordino.losses.scalar import Scalar
 from sordino.oracle.kernels.native import bits_of, compiled, exact, from_bits, inlined
+from sordino.oracle.kernels.vectors import widest
 
 Parameters = tuple[float, ...]
 """What the formulas of a loss take beside score and target, filled up to the length that all losses have."""
@@ -153,29 +154,39 @@ def coefficients(
     code: int,
     parameters: Parameters,
     dots: Array,
+    count: int,
     y: Array,
     scales: Array,
     inverses: Array,
     weights: Array,
+    first: int,
     offset: float,
     clip: float,
 ) -> float:
     r"""In place of <x_i, w>: what raw row i is multiplied by in the clipped sum. Returns the sum of weighted slopes.
 
+    For the `count` records from `first` on; `dots` begins with theirs.
+
     a_i = scale_i <x_i, w> + offset,    s_i = weight_i clip(phi'(a_i, y_i), C / |row_i|),    dots_i <- scale_i s_i
 
     0 <= weight_i <= 1. scale_i = 0 marks a row without usable features, 1/|row_i| = 0 a record that counts for nothing.
     """
+    widest()
+    # counted from 0, an index is not tested for being negative, and the loops below become vector instructions
+    y = y[first : first + count]
+    scales = scales[first : first + count]
+    inverses = inverses[first : first + count]
+    weights = weights[first : first + count]
     total = 0.0
     if code == LOGISTIC:
         # a loop of its own, without branches, which the compiler turns into vector instructions
-        for i in range(dots.size):
+        for i in range(count):
             s = logistic_slope(score(dots[i], scales[i], offset), y[i])
             s = weights[i] * bounded(s, clip * inverses[i])
             total += s
             dots[i] = s * scales[i]
     else:
-        for i in range(dots.size):
+        for i in range(count):
             a = score(dots[i], scales[i], offset)
             s = slope(code, parameters, a, y[i]) if a == a else 0.0
             s = weights[i] * bounded(s, clip * inverses[i])

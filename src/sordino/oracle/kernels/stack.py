@@ -12,11 +12,13 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.oracle.kernels.native import compiled
 from sordino.oracle.kernels.slopes import SOFTMAX, Parameters, coefficients, exp, score, value
+from sordino.oracle.kernels.vectors import widest
 
 
 @compiled
 def softmax(scores: Array, scales: Array, offsets: Array, top: Array, total: Array) -> None:
     """scores <- exp(a - max a), with max a in `top` and the sum of the exponentials in `total`."""
+    widest()
     classes, records = scores.shape
     top[:] = -math.inf
     total[:] = 0.0
@@ -28,8 +30,9 @@ def softmax(scores: Array, scales: Array, offsets: Array, top: Array, total: Arr
             top[i] = top[i] if top[i] >= a else a
     for c in range(classes):
         for i in range(records):
-            scores[c, i] = exp(scores[c, i] - top[i])
-            total[i] += scores[c, i]
+            e = exp(scores[c, i] - top[i])
+            scores[c, i] = e
+            total[i] += e
 
 
 @compiled
@@ -51,20 +54,27 @@ def _softmax_coefficients(
     totals: Array,
 ) -> None:
     r"""scores <- scale_i weight_i f_i (p_i - e_y),   f_i = min(1, (C / |row_i|) / |p_i - e_y|)."""
+    widest()
     classes, records = scores.shape
     top, total, square = np.empty(records), np.empty(records), np.zeros(records)
     softmax(scores, scales, offsets, top, total)
+    for i in range(records):
+        total[i] = 1.0 / total[i]
     for c in range(classes):
         for i in range(records):
-            scores[c, i] = scores[c, i] / total[i] - (1.0 if y[i] == c else 0.0)
-            square[i] += scores[c, i] * scores[c, i]
+            p = scores[c, i] * total[i] - (1.0 if y[i] == c else 0.0)
+            scores[c, i] = p
+            square[i] += p * p
     for i in range(records):
         square[i] = weights[i] * fraction(square[i], clip * inverses[i])
     for c in range(classes):
+        # not straight into `totals`, which the compiler would have to keep up to date in memory
+        sum_of_class = 0.0
         for i in range(records):
             s = square[i] * scores[c, i] if square[i] > 0.0 else 0.0
-            totals[c] += s
+            sum_of_class += s
             scores[c, i] = s * scales[i]
+        totals[c] += sum_of_class
 
 
 @compiled
@@ -81,8 +91,11 @@ def stack_coefficients(
     totals: Array,
 ) -> None:
     """`coefficients` for every model of a stack; the sums of weighted slopes are added to `totals`."""
+    count = scores.shape[1]
     for j in range(scores.shape[0]):
-        totals[j] += coefficients(code, parameters, scores[j], y, scales, inverses, weights, offsets[j], clip)
+        totals[j] += coefficients(
+            code, parameters, scores[j], count, y, scales, inverses, weights, 0, offsets[j], clip
+        )
 
 
 @compiled
@@ -131,6 +144,7 @@ def stack_values(
                 total[i] = score(scores[c, i], scales[i], offsets[c])
             chosen = total.copy()
             softmax(scores[j : j + outputs], scales, offsets[j : j + outputs], top, total)
+        sum_of_model = 0.0
         for i in range(records):
             if code == SOFTMAX:
                 loss = top[i] + math.log(total[i]) - chosen[i]
@@ -138,4 +152,5 @@ def stack_values(
                 a = score(scores[j, i], scales[i], offsets[j])
                 loss = value(code, parameters, a, y[i])
             if inverses[i] > 0.0 and abs(loss) < math.inf:
-                totals[j // outputs] += weights[i] * (loss if loss < cap else cap)
+                sum_of_model += weights[i] * (loss if loss < cap else cap)
+        totals[j // outputs] += sum_of_model
