@@ -15,6 +15,7 @@ from sordino.domains import Ball
 from sordino.losses import Absolute, Logistic, Softmax
 from sordino.oracle import linear_oracle
 from sordino.oracle.dense import DenseBlock
+from sordino.oracle.kernels.dense import score_rows
 from sordino.oracle.query import Choice, Gradient
 from sordino.oracle.rows import Rows
 from sordino.oracle.sparse import SparseBlock
@@ -234,3 +235,17 @@ def test_the_best_point_is_chosen_most_often():
     selection, randomness = NoisyMinimum(1.0, 10.0), Randomness.seeded(3)
     chosen = Counter(oracle.choose(query, selection, randomness) for _ in range(200))
     assert chosen[1] > 190
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("columns", [1, 3, 4, 5, 20, 103])
+def test_a_record_has_the_same_score_at_every_place_of_a_tile(columns, kind):
+    rng = np.random.default_rng(0)
+    X, w = rng.normal(size=(16, columns)).astype(kind), rng.normal(size=columns)
+    want, got = np.empty(16), np.empty(16)
+    score_rows(X, np.arange(16) * columns, 16, 0, True, w, want)
+    np.testing.assert_allclose(want, X.astype(float) @ w, rtol=1e-13, atol=1e-14)
+    for shift in range(1, 16):
+        order = np.roll(np.arange(16), shift)
+        score_rows(X, order * columns, 16, 0, False, w, got)
+        np.testing.assert_array_equal(got, want[order])

@@ -63,8 +63,7 @@ class DenseBlock(Block):
     def some_rows(self, records: Bounded) -> Iterator[tuple[Array, Bounded]]:
         for _, _, parts in self._tasks(len(self), 1, 1)[0]:
             for start, stop in parts:
-                # room of its own: whoever asked may keep it
-                yield self._rows(records, None, start, stop, self._room([(start, stop)]))
+                yield self._rows(records, None, start, stop)
 
     def dots(self, w: Array) -> Array:
         dots = np.empty(len(self))
@@ -209,19 +208,20 @@ class DenseBlock(Block):
         return tasks, len(groups)
 
     def _room(self, parts: list[tuple[int, int]]) -> Array:
-        """Where rows of float32 are widened, range after range: fresh memory for each would take longer than the sums."""
+        """Where rows of float32 are widened, range after range: fresh memory for each takes longer than the sums."""
         longest = 0 if self.X.dtype == np.float64 else max((stop - start for start, stop in parts), default=0)
         return np.empty((longest, self.X.shape[1]))
 
     def _rows(
-        self, records: Bounded, which: Index | None, start: int, stop: int, room: Array
+        self, records: Bounded, which: Index | None, start: int, stop: int, room: Array | None = None
     ) -> tuple[Array, Bounded]:
         """Rows in float64, those without usable features set to zero, and what belongs to them."""
         some = slice(start, stop) if which is None else which[start:stop]
         X, part = self.X[some], records.part(some)
         if X.dtype != np.float64:
-            room[: len(X)] = X
-            X = room[: len(X)]
+            wide = np.empty(X.shape) if room is None else room[: len(X)]
+            wide[...] = X
+            X = wide
         if self._spoiled:
             usable = part.scales != 0
             X = X if usable.all() else np.where(usable[:, None], X, 0.0)

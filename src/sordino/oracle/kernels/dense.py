@@ -19,7 +19,7 @@ def score_rows(
 ) -> None:
     """dots_r = <row r, w> for r < count = 4k, row r beginning at X's flat position places_r; four rows at a time.
 
-    Those `ahead` of them are asked for meanwhile: they follow in X where the rows are `in_order`, in `places` otherwise.
+    Those `ahead` of them are asked for meanwhile: they follow in X if the rows are `in_order`, in `places` otherwise.
     """
     widest()
     d = X.shape[1]

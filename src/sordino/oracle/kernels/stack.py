@@ -93,9 +93,7 @@ def stack_coefficients(
     """`coefficients` for every model of a stack; the sums of weighted slopes are added to `totals`."""
     count = scores.shape[1]
     for j in range(scores.shape[0]):
-        totals[j] += coefficients(
-            code, parameters, scores[j], count, y, scales, inverses, weights, 0, offsets[j], clip
-        )
+        totals[j] += coefficients(code, parameters, scores[j], count, y, scales, inverses, weights, 0, offsets[j], clip)
 
 
 @compiled

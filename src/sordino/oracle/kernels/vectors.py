@@ -26,7 +26,7 @@ class _Four(types.Type):
 
 
 @register_model(_Four)
-class _FourModel(models.PrimitiveModel):
+class _FourModel(models.PrimitiveModel):  # type: ignore[misc]
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, _DOUBLES)
 
@@ -118,9 +118,10 @@ def totals(context: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     """The sums of four values, each (v0 + v1) + (v2 + v3) whichever of them it is."""
 
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        a, b, c, d = arguments
         near, far = (
-            builder.fadd(_shuffled(builder, *pair, [0, 4, 2, 6]), _shuffled(builder, *pair, [1, 5, 3, 7]))
-            for pair in (arguments[:2], arguments[2:])
+            builder.fadd(_shuffled(builder, x, y, [0, 4, 2, 6]), _shuffled(builder, x, y, [1, 5, 3, 7]))
+            for x, y in ((a, b), (c, d))
         )
         return builder.fadd(_shuffled(builder, near, far, [0, 1, 4, 5]), _shuffled(builder, near, far, [2, 3, 6, 7]))
 
@@ -130,9 +131,7 @@ def totals(context: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 @intrinsic  # type: ignore[untyped-decorator]
 def total(context: Any, four: Any) -> Any:
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        v0, v1, v2, v3 = (
-            builder.extract_element(arguments[0], ir.Constant(_WORD, lane)) for lane in range(_LANES)
-        )
+        v0, v1, v2, v3 = (builder.extract_element(arguments[0], ir.Constant(_WORD, lane)) for lane in range(_LANES))
         return builder.fadd(builder.fadd(v0, v1), builder.fadd(v2, v3))
 
     return types.float64(_FOUR), generate
