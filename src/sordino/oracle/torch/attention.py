@@ -61,16 +61,18 @@ def _attend(
     )
     mask = _mask(attn_mask, key_padding_mask, q)
     dropout = layer.dropout if layer.training else 0.0
-    weights = None
-    if need_weights:
-        scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[3])
+    shown = None
+    if need_weights or mask is None:
+        scores = (q / math.sqrt(q.shape[3])) @ k.transpose(2, 3)
         weights = functional.dropout(torch.softmax(scores if mask is None else scores + mask, dim=3), dropout)
         mixed = weights @ v
-        weights = weights.mean(1) if average_attn_weights else weights
+        if need_weights:
+            shown = weights.mean(1) if average_attn_weights else weights
     else:
+        # gives zeros where a mask hides every key, which without a mask costs a few operations for nothing
         mixed = functional.scaled_dot_product_attention(q, k, v, mask, dropout)
     out = layer.out_proj(mixed.transpose(1, 2).flatten(2))
-    return out if layer.batch_first else out.transpose(0, 1), weights
+    return out if layer.batch_first else out.transpose(0, 1), shown
 
 
 def _mask(attention: Tensor | None, padding: Tensor | None, like: Tensor) -> Tensor | None:
