@@ -29,10 +29,10 @@ from sordino.papers.provenance import provenance
 
 SETS = {
     "MNIST": ("mnist.npz", HOG),
-    "CIFAR-10": ("cifar10.npz", Scattering),
+    "CIFAR-10": ("cifar10.npz", partial(Scattering, mirrored=True)),
     "MNIST, scattering": ("mnist.npz", Scattering),
     "Fashion-MNIST": ("fashion.npz", HOG),
-    "CIFAR-10, 10,000 pictures": ("cifar10_subset_10000_2000.npz", Scattering),
+    "CIFAR-10, 10,000 pictures": ("cifar10_subset_10000_2000.npz", partial(Scattering, mirrored=True)),
 }
 DELTA = 1e-5
 
@@ -53,8 +53,13 @@ def measure(path: Any, kind: Any, runs: int, budgets: list[Budget], keep: Callab
     y, labels, map = y.ravel(), labels.ravel(), kind(X.shape[1:])
     clock = Clock()
     rows, unseen = (map.fit(part).transform(part.astype(np.float32) / 255) for part in (X, test))
-    found: dict[str, Any] = {"pictures": len(X), "columns": rows.shape[1], "map of all pictures": clock.read()}
-    print(path.name, kind.__name__, found, flush=True)
+    found: dict[str, Any] = {
+        "map": str(map),
+        "pictures": len(X),
+        "columns": rows.shape[1],
+        "map of all pictures": clock.read(),
+    }
+    print(path.name, map, found, flush=True)
     for budget in budgets:
         method, scores, clocks = picture_method(len(X), rows.shape[1], budget), [], []
         for _ in range(runs):
@@ -82,7 +87,7 @@ def measure(path: Any, kind: Any, runs: int, budgets: list[Budget], keep: Callab
             "steps": method.steps,
             "step size": method.step_size,
         }
-        print(path.name, kind.__name__, name, found[name], flush=True)
+        print(path.name, map, name, found[name], flush=True)
         keep(found)
 
 

@@ -6,9 +6,9 @@ end with noise of
 
     s = (eta/(1 - m)) T sqrt(3/8) Delta e / (mu n)
 
-on a weight, with Delta what one record moves a sum, mu what the budget is in Gaussian differential privacy, and e near
-1 where batches are so large that a step needs noise of 1.2 clips: the smallest power of two that is. eta makes s one,
-beside scores that differ by several where a class is sure.
+on a weight, with Delta what one record moves a sum, mu what the budget is in Gaussian differential privacy, and e what
+sampling costs beside steps on all records. A batch is the smallest power of two with e at most 1.05 and noise of 1.2
+clips or more in a step. eta makes s one, beside scores that differ by several where a class is sure.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from sordino.privacy.accountants import guarantee
 from sordino.problem import NetworkProblem
 
 STEPS, MOMENTUM, CLIP = 300, 0.9, 0.5
-ENOUGH_NOISE = 1.2
-"""Of a step, in units of the clip: with less, sampling costs more than it saves."""
+ENOUGH_NOISE, MOST_BY_SAMPLING = 1.2, 1.05
+"""The least noise of a step, in units of the clip, and the most e."""
 
 SCORE_NOISE = 1.0
 
@@ -177,27 +177,37 @@ def named_features(map: PictureMap, columns: int) -> NDArray[np.object_]:
 
 def map_of(names: Sequence[str]) -> PictureMap | None:
     """The map that these are the features of, if they are those of one."""
-    found = re.fullmatch(r"(HOG|Scattering)\(([a-z0-9=(), ]{1,200})\) 0", names[0]) if names else None
+    found = re.fullmatch(r"(HOG|Scattering)\(([A-Za-z0-9=(), ]{1,200})\) 0", names[0]) if names else None
     if found is None:
         return None
-    settings = {
-        name: tuple(map(int, re.findall(r"\d+", value))) if "(" in value else int(value)
-        for name, value in re.findall(r"([a-z]+)=(\([0-9, ]+\)|[0-9]+)", found[2])
-    }
-    made = MAPS[found[1]](**settings)
+    settings = re.findall(r"([a-z]+)=(\([0-9, ]+\)|[0-9]+|True|False)", found[2])
+    made = MAPS[found[1]](**{name: _read(value) for name, value in settings})
     return made if list(named_features(made, len(names))) == list(names) else None
 
 
+def _read(value: str) -> bool | int | tuple[int, ...]:
+    if "(" in value:
+        return tuple(map(int, re.findall(r"\d+", value)))
+    return value == "True" if value in ("True", "False") else int(value)
+
+
 def _batch(records: int, columns: int, budget: Budget) -> int:
-    """The smallest power of two at which so many steps need enough noise, at most half of the records."""
+    """The smallest power of two with enough noise in a step, and not too much; at most half of the records."""
     sizes: list[int] = [1 << power for power in range(6, 63) if 1 << power <= records / 2] or [records]
     low, high = 0, len(sizes) - 1
     # a sum of ten scores' gradients or of one has the same events: a problem of that size is planned for its noise
-    problem = NetworkProblem(records, columns)
+    problem, mu = NetworkProblem(records, columns), gaussian_allowance(columns, budget)
+
+    def costs(size: int, multiplier: float) -> float:
+        event = DPSGD(STEPS, size, 1.0, CLIP, noise_multiplier=multiplier).plan(problem, budget).event
+        return guarantee(event, budget.delta, budget.relation).epsilon
+
     while low < high:
         middle = (low + high) // 2
-        event = DPSGD(STEPS, sizes[middle], 1.0, CLIP, noise_multiplier=ENOUGH_NOISE).plan(problem, budget).event
-        enough = guarantee(event, budget.delta, budget.relation).epsilon >= budget.epsilon
+        # what steps on all records would need on a mean, for a sum over the batch
+        most = MOST_BY_SAMPLING * budget.relation.distance * math.sqrt(STEPS) * sizes[middle] / (records * mu)
+        enough = most >= ENOUGH_NOISE and costs(sizes[middle], most) <= budget.epsilon
+        enough = enough and costs(sizes[middle], ENOUGH_NOISE) >= budget.epsilon
         low, high = (low, middle) if enough else (middle + 1, high)
     return sizes[low]
 

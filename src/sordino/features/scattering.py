@@ -7,7 +7,8 @@ on the picture, reflected at its border:
 
 with psi_2 an octave above psi_1, each sampled at every fourth pixel: 1 + 16 + 64 = 81 channels per colour. Channels are
 then normalised picture by picture in groups of three (Tramer and Boneh 2021), and the row is divided by its length:
-its norm is 1, or 0 for a picture of one colour.
+its norm is 1, or 0 for a picture of one colour. Where a thing looks alike either way round, the rows of a picture and
+of its mirror image are added before: what differs between them would only cost noise.
 
 Convolutions with wavelets are products of Fourier transforms. Sampling every k-th pixel folds the spectrum: its k x k
 pieces are averaged. The low pass is a product of one along each side, so that  u * phi, sampled, is R u C  with two
@@ -42,11 +43,12 @@ class Scattering(PictureMap):
     """Pictures, flattened, to rows of norm 1.
 
     `shape` is (height, width) or (height, width, channels), as the pixels lie in a row; pixels are expected in [0, 1].
-    Sides are multiples of four.
+    Sides are multiples of four. `mirrored` says that left and right do not matter, as of things and unlike letters.
     """
 
-    def __init__(self, shape: tuple[int, ...] = (28, 28)) -> None:
+    def __init__(self, shape: tuple[int, ...] = (28, 28), *, mirrored: bool = False) -> None:
         self.shape = shape
+        self.mirrored = mirrored
 
     def _columns(self) -> int:
         height, width, colours = self._sides()
@@ -58,6 +60,13 @@ class Scattering(PictureMap):
         return colours * CHANNELS * (height // STEP) * (width // STEP)
 
     def _mapped(self, pictures: Real) -> Real:
+        rows = self._normalised(pictures)
+        if self.mirrored:
+            rows = rows + self._normalised(pictures[:, :, ::-1])
+        found: Real = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _STABLE)
+        return found
+
+    def _normalised(self, pictures: Real) -> Real:
         count, height, width, colours = pictures.shape
         padded = _padded(np.moveaxis(pictures, 3, 1).reshape(count * colours, height, width))
         channels = _scattered(padded, _bank(*padded.shape[1:]))
@@ -189,10 +198,8 @@ def _spectrum_of(filter: NDArray[np.complex128]) -> Real:
 
 
 def _normalised(groups: Real) -> Real:
-    """Mean 0 and variance 1 in every group that is not faint, and rows of length 1, however many are."""
+    """Mean 0 in every group, and variance 1 in those that are not faint."""
     centred = groups - groups.mean(axis=2, keepdims=True)
     variance = np.square(centred).mean(axis=2, keepdims=True)
     scaled: Real = centred / np.sqrt(variance + _STABLE)
-    lengths = np.sqrt(np.square(scaled).sum(axis=(1, 2), keepdims=True))
-    found: Real = scaled / np.maximum(lengths, _STABLE)
-    return found
+    return scaled
