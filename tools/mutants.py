@@ -796,6 +796,20 @@ ROWS: list[Row] = [
         "tests/oracle/files/test_bad_files.py",
     ),
     (
+        "preparation: a long row counts for all of its length",
+        "oracle/statistics.py",
+        "return np.asarray(abs(some.u).sum(axis=0))",
+        "return np.asarray(abs(some.x).sum(axis=0))",
+        "tests/oracle/test_statistics.py",
+    ),
+    (
+        "preparation: a long sparse row counts for all of its length",
+        "oracle/sparse.py",
+        "u = sparse.diags_array(given.scales / self.rows.length) @ x",
+        "u = x / self.rows.bound",
+        "tests/oracle/test_statistics.py",
+    ),
+    (
         "intervals: a record's curvature counts for more than its bound",
         "oracle/statistics.py",
         "v = np.clip(np.where(np.isfinite(v), v, 0.0), 0.0, 1.0)",
