@@ -44,7 +44,7 @@ class SparseBlock(Block):
     """Rows of a SciPy sparse matrix; one in CSR form of float32 or float64 is used as it is.
 
     Entries may stand in any order within a row; a column that occurs twice in a row is summed into a copy first.
-    Sums over all records use a transpose, if there is one to be had.
+    Sums over all records for several scores use a transpose, if there is one to be had.
     """
 
     def __init__(
@@ -121,15 +121,40 @@ class SparseBlock(Block):
         several = [slice(first, min(first + step, scores)) for first in range(0, scores, step)]
         if isinstance(asked, ClippedLosses):
             return np.concatenate([np.empty(0), *(self._losses(asked, few) for few in several)])
+        if scores == 1 and asked.earlier is None:
+            return self._in_one_pass(asked, which)
         features, slopes = np.zeros(asked.table.shape), np.zeros(scores)
         for few in several:
             some = _Grouped(asked.part(few), self.under(asked.loss))
-            if which is None and self.transpose is not None:
+            if which is None and self.transpose is not None and few.stop - few.start > 1:
                 sums, slopes[few] = self._by_columns(some, *self.transpose())
             else:
                 sums, slopes[few] = self._by_rows(some, np.arange(len(self)) if which is None else which)
             features[few] = _ungrouped(sums, len(slopes[few]))
         return self.joined(features, slopes)
+
+    def _in_one_pass(self, asked: ClippedSum, which: Index | None) -> Array:
+        """One score: a few rows at a time are scored and added up while their entries are near."""
+        records, (code, parameters) = self.under(asked.loss), asked.kernel
+        ranges, index = self._ranges(which), _EVERY if which is None else which
+        sums, slopes = np.zeros((len(ranges), self.columns)), np.zeros(len(ranges))
+        of_records = records.targets, records.scales, records.inverses, records.weights
+        w, offset = asked.table[0], asked.offsets[0]
+
+        def task(number: int) -> None:
+            some = (*self.X, index, *ranges[number], *of_records)
+            slopes[number] = kernels.clipped_sum(*some, w, offset, code, parameters, asked.clip, sums[number])
+
+        share(task, len(ranges))
+        return self.joined(sums.sum(axis=0)[None], slopes.sum(keepdims=True))
+
+    def _ranges(self, which: Index | None) -> list[tuple[int, int]]:
+        """Of rows: so few that clearing and adding up an accumulator for each costs little beside the rows."""
+        if which is None:
+            count, entries = len(self), len(self.X.data)
+        else:
+            count, entries = len(which), int((self.X.indptr[which + 1] - self.X.indptr[which]).sum())
+        return cut(count, _parts(entries, entries // (16 * max(1, self.columns))))
 
     def _by_columns(
         self, asked: _Grouped, transpose: Compressed, spans: list[tuple[int, int]]
@@ -143,25 +168,21 @@ class SparseBlock(Block):
             for start, stop in _blocks(*ranges[number]):
                 scores = self._coefficients(asked, _EVERY, start, stop, slopes[number])
                 for part, group in zip(multipliers, scores, strict=True):
-                    part[start:stop] = group.T if part.ndim > 1 else group[0]
+                    part[start:stop] = group.T
 
         share(rows, len(ranges))
         sums = [np.empty(w.shape) for w in asked.weights]
 
         def columns(number: int) -> None:
             for part, out in zip(multipliers, sums, strict=True):
-                loop = kernels.columns_group if part.ndim > 1 else kernels.columns
-                loop(*transpose, *spans[number], part, out)
+                kernels.columns_group(*transpose, *spans[number], part, out)
 
         share(columns, len(spans))
         return sums, slopes.sum(axis=0)
 
     def _by_rows(self, asked: _Grouped, which: Index) -> tuple[list[Array], Array]:
         """Some records: each row is added to a dense accumulator, of which every task has its own."""
-        starts = self.X.indptr
-        entries = int((starts[which + 1] - starts[which]).sum())
-        # so few accumulators that clearing and adding them up costs little beside the rows
-        ranges = cut(len(which), _parts(entries, entries // (16 * max(1, self.columns))))
+        ranges = self._ranges(which)
         slopes = np.zeros((len(ranges), len(asked.question)))
         sums = [np.zeros((len(ranges), *w.shape)) for w in asked.weights]
 

@@ -16,11 +16,14 @@ from numpy.typing import NDArray
 
 from sordino.arrays import Array
 from sordino.oracle.kernels.native import compiled, fetch
+from sordino.oracle.kernels.slopes import Parameters, coefficients
 
 Indices = NDArray[Any]
 
 SOUND, DUPLICATES, BROKEN = range(3)
 GROUP = 8
+# rows whose entries stay in the nearest cache between their two uses
+TILE = 32
 ONE, TWO = np.uint64(1), np.uint64(2)
 # entries of a cache line, and how many entries ahead it is asked for
 LINE, AHEAD = np.uint64(8), np.uint64(512)
@@ -92,23 +95,52 @@ def scatter(
 
 
 @compiled
-def columns(data: NDArray[Any], indices: Indices, indptr: Indices, start: int, stop: int, c: Array, out: Array) -> None:
-    """out_j = <column j, c> for columns start..stop of the transpose: every output is written once, by one thread."""
-    for j in range(start, stop):
-        q = np.uint64(indptr[j])
-        end = np.uint64(indptr[j + 1])
-        bring(data, indices, q + AHEAD, end + AHEAD)
-        pairs = q + (((end - q) >> ONE) << ONE)
-        even = 0.0
-        odd = 0.0
-        while q < pairs:
-            even += data[q] * c[indices[q]]
-            odd += data[q + ONE] * c[indices[q + ONE]]
-            q += TWO
-        while q < end:
-            even += data[q] * c[indices[q]]
-            q += ONE
-        out[j] = even + odd
+def clipped_sum(
+    data: NDArray[Any],
+    indices: Indices,
+    indptr: Indices,
+    index: NDArray[np.intp],
+    start: int,
+    stop: int,
+    y: Array,
+    scales: Array,
+    inverses: Array,
+    weights: Array,
+    w: Array,
+    offset: float,
+    code: int,
+    parameters: Parameters,
+    clip: float,
+    out: Array,
+) -> float:
+    """out += sum of s_i scale_i x_i over records start..stop of `index` (of all records where it is empty).
+
+    Returns the sum of the slopes s_i, clipped and weighted.
+    """
+    room = np.empty(TILE)
+    targets = np.empty(TILE)
+    multipliers = np.empty(TILE)
+    reciprocals = np.empty(TILE)
+    shares = np.empty(TILE)
+    total = 0.0
+    for first in range(start, stop, TILE):
+        count = min(TILE, stop - first)
+        scores = room[:count]
+        dots(data, indices, indptr, index, first, w, scores)
+        if index.size == 0:
+            total += coefficients(code, parameters, scores, count, y, scales, inverses, weights, first, offset, clip)
+        else:
+            for r in range(count):
+                i = index[first + r]
+                targets[r] = y[i]
+                multipliers[r] = scales[i]
+                reciprocals[r] = inverses[i]
+                shares[r] = weights[i]
+            total += coefficients(
+                code, parameters, scores, count, targets, multipliers, reciprocals, shares, 0, offset, clip
+            )
+        scatter(data, indices, indptr, index, first, scores, out)
+    return total
 
 
 @compiled
@@ -186,7 +218,10 @@ def scatter_group(
 def columns_group(
     data: NDArray[Any], indices: Indices, indptr: Indices, start: int, stop: int, c: Array, out: Array
 ) -> None:
-    """`columns` for eight models: c is records x 8, out is columns x 8."""
+    """out_j = <column j, c> for columns start..stop of the transpose: every output is written once, by one thread.
+
+    For eight models: c is records x 8, out is columns x 8.
+    """
     for j in range(start, stop):
         s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
         for q in range(indptr[j], indptr[j + 1]):
