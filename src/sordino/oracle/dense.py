@@ -36,17 +36,18 @@ class DenseBlock(Block):
     """
 
     small = 1 << 17
-    """Questions about as many numbers, times the scores of a record, are left to NumPy.
+    """Sums over all records of as many numbers, times the scores of a record, are left to NumPy.
 
     It takes half as long again, and many a fit ends without waiting for the kernels' compiler. Nothing but the size of
     a question decides, not what was asked before: a run has the same bits every time, and after an interruption.
+    Batches are drawn by compiled code, and asked about many thousand times: they have the kernels.
     """
 
     def __init__(self, X: NDArray[Any], given: Bounded, rows: Rows) -> None:
         super().__init__(given, rows)
         self.X, self.columns = _read_only(X), int(X.shape[1])
         self._spoiled = bool((given.scales == 0).any())
-        self._transposed: Array | None = None
+        self._columns: Array | None = None
 
     @staticmethod
     def of(X: Any, y: Any, rows: Rows, weights: Array | None = None) -> DenseBlock:
@@ -87,8 +88,8 @@ class DenseBlock(Block):
         if isinstance(asked, PersonSums):
             return self.person_sums(asked, which)
         count, d = len(self) if which is None else len(which), self.X.shape[1]
-        if asked.earlier is None and 0 < count * d * len(asked) <= self.small:
-            return self._in_numpy(asked, which)
+        if which is None and asked.earlier is None and 0 < count * d * len(asked) <= self.small:
+            return self._in_numpy(asked)
         if len(asked) >= _STACK or asked.loss.outputs > 1:
             return self._products(asked, which)
         from sordino.oracle.kernels.dense import clipped_sum
@@ -146,29 +147,23 @@ class DenseBlock(Block):
             share(task, len(tasks))
         return np.asarray(losses.sum(axis=0))
 
-    def _in_numpy(self, asked: ClippedSum, which: Index | None) -> Array:
+    def _in_numpy(self, asked: ClippedSum) -> Array:
         """Scores, slopes, clipping and sum, one after the other for a range of rows, without anything compiled."""
-        columns, records = self._columns(which), self.under(asked.loss)
-        records = records if which is None else records.part(which)
+        if self._columns is None:
+            # one after the other: NumPy passes over them in a third of the time
+            self._columns = np.ascontiguousarray(self._rows(self.given, None, 0, len(self))[0].T)
+        records = self.under(asked.loss)
         sums, slopes = np.zeros((self.X.shape[1], len(asked))), np.zeros(len(asked))
         with one_blas_thread():
             for start in range(0, len(records), _PIECE):
                 some = slice(start, start + _PIECE)
-                X = columns[:, some]
+                X = self._columns[:, some]
                 with np.errstate(over="ignore", invalid="ignore"):
                     # record by record, unlike a matrix product: where a score overflows, its record's place must not
                     # decide whether it is infinite or not a number
                     scores = np.stack([np.einsum("ji,j->i", X, w) for w in asked.table])
                 sums += X @ multipliers(asked, scores, records.part(some), slopes).T
         return self.joined(sums.T, slopes)
-
-    def _columns(self, which: Index | None) -> Array:
-        """Of some rows in float64, one after the other; NumPy passes over them in a third of the time."""
-        if self.X.size > self.small:
-            return np.ascontiguousarray(self._rows(self.given, which, 0, len(self))[0].T)
-        if self._transposed is None:
-            self._transposed = np.ascontiguousarray(self._rows(self.given, None, 0, len(self))[0].T)
-        return self._transposed if which is None else np.take(self._transposed, which, axis=1)
 
     def _products(self, asked: ClippedSum, which: Index | None) -> Array:
         """Many scores per record: two matrix products per range of rows, with slopes and clipping in between."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array, Index
-from sordino.oracle.block_queries import BlockQuery, about
+from sordino.oracle.block_queries import BlockQuery, ClippedSum, about
 from sordino.oracle.blocks import block_of, places
 from sordino.oracle.files.prefetch import prefetched
 from sordino.oracle.files.row_major import RowMajor
@@ -110,7 +110,9 @@ class StreamedBlocks:
         with self.partition.read(batch) as blocks:
             for block, (_, _, some) in zip(blocks, places(self.partition.starts(), batch), strict=True):
                 records = block_of(block.X, block.y, self.rows, block.weights)
-                yield Term(block.number, block.number, records.answer(about(asked, some), None))
+                # of a batch nothing else was read: asked for as a batch, it has the bits of one in memory
+                which = None if batch is None or not isinstance(asked, ClippedSum) else np.arange(len(records))
+                yield Term(block.number, block.number, records.answer(about(asked, some), which))
 
     def divide(self, batch: Index) -> tuple[StreamedBlocks, StreamedBlocks]:
         outside, inside = self.partition.divide(batch)
