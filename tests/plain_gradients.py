@@ -91,10 +91,10 @@ def norm(x):
 
 
 def bounded_row(x, rows):
-    """(scale x, rho), without its features when they are not finite or too long to be scaled down accurately."""
+    """(scale x, rho), without its features when they are not finite or too long for a score that does not overflow."""
     x = np.asarray(x, dtype=np.float64)
     scale = rows.scales(np.array([norm(x)]))[0]
-    features = x * scale if scale > 1e-290 else np.zeros(len(x))
+    features = x * scale if scale > max(1e-290, rows.factor * 1e-100) else np.zeros(len(x))
     return np.append(features, rows.intercept) if rows.has_intercept else features
 
 

@@ -36,10 +36,10 @@ def test_an_infinite_score_counts_where_its_slope_is_finite(form):
     X = form(np.array([[1e200, 0.0]]))
     w = np.array([1e200, 0.0])
     for at in (w, np.tile(w, (9, 1))):
-        squared = linear_oracle(X, [1.0], alone(Squared(1.0)), Rows(1.0))
+        squared = linear_oracle(X, [1.0], alone(Squared(1.0)), Rows(1e150))
         assert not exact(squared, Gradient(at, 0.5)).any()
         for y, want in ((1.0, 0.0), (-1.0, 0.5)):
-            got = exact(linear_oracle(X, [y], alone(Logistic()), Rows(1.0)), Gradient(at, 0.5))
+            got = exact(linear_oracle(X, [y], alone(Logistic()), Rows(1e150)), Gradient(at, 0.5))
             np.testing.assert_allclose(got, np.broadcast_to([want, 0.0], at.shape), rtol=1e-12)
 
 

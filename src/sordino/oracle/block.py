@@ -28,8 +28,11 @@ from sordino.oracle.block_queries import BlockQuery, ClippedSum, PersonSums, Qua
 from sordino.oracle.rows import Rows
 from sordino.oracle.statistics import BoundedRows, OfTargets, RowStatistic
 
-# a multiplier so small that its products lose bits: such a row is a billion times 10^281 too long, and is dropped
+# a multiplier so small that its products lose bits
 _SMALLEST_SCALE = 1e-290
+# a row so many times longer than the bound is dropped: its score could overflow, and whether that is infinite or not a
+# number depends on the order in which it is added up, which others' records might decide
+_LONGEST = 1e100
 _SMALLEST_NORM = 1e-300
 
 
@@ -74,7 +77,7 @@ def bounded_records(
 ) -> Bounded:
     """The multipliers that bring raw rows, of so many numbers each, to norm R at most, and 1/|r_i| after that."""
     scales = rows.scales(raw_norms)
-    scales[scales < _SMALLEST_SCALE] = 0.0
+    scales[scales < max(_SMALLEST_SCALE, rows.factor / _LONGEST)] = 0.0
     lengths = np.where(scales > 0, scales, 0.0) * np.where(np.isfinite(raw_norms), raw_norms, 0.0)
     # rounding in a sum of so many squares, and in the products of a contribution, must not make a norm too small
     slack = 1 + (widths + 16) * np.finfo(float).eps
