@@ -66,7 +66,10 @@ def run(owners: int, mode: str, cases: list[tuple[int, int]]) -> list[dict[str, 
         {
             "owners": owners, "colluders": colluders, "mode": mode, "dim": dim,
             "seconds": max(member[case]["seconds"] for member in found),
+            "CPU seconds of an owner": max(member[case]["CPU seconds"] for member in found[:owners]),
+            "CPU seconds of a member": max(member[case]["CPU seconds"] for member in found),
             "bytes": max(member[case]["bytes"] for member in found[:owners]),
+            "bytes of a member": max(member[case]["bytes"] for member in found),
             "total_bytes": sum(member[case]["bytes"] for member in found),
             "rounds": max(member[case]["rounds"] for member in found),
         }

@@ -1,0 +1,48 @@
+"""The page on scale says what the committed results say."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def scaling(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import scaling
+
+    yield scaling
+    sys.modules.pop("scaling")
+
+
+def test_the_page_is_the_one_that_the_script_writes(scaling: Any) -> None:
+    figures = json.loads((ROOT / "benchmarks" / "results" / "scaling.json").read_text())
+    assert (ROOT / "docs" / "scale.md").read_text() == scaling.page(figures)
+
+
+def test_the_constants_are_those_of_the_points(scaling: Any) -> None:
+    figures = json.loads((ROOT / "benchmarks" / "results" / "scaling.json").read_text())
+    for name, model in scaling.analysed(figures["points"])["models"].items():
+        assert model["constants"] == pytest.approx(figures["models"][name]["constants"], rel=1e-6, abs=1e-12)
+
+
+def test_what_is_left_out_has_no_say(scaling: Any) -> None:
+    rows = [{"workers": w, "records": n, "columns": d, "CPU seconds of the driver": 0.001 * w + 1e-6 * w * (d + 1),
+             "megabytes of a worker": 100.0}
+            for w in (*scaling.WORKERS, *scaling.WORKERS_LEFT_OUT) for n, d in scaling.TABLES]  # fmt: skip
+    told = scaling.analysed({"workers": rows})["models"]
+    for row in rows:
+        if row["workers"] in scaling.WORKERS_LEFT_OUT:
+            row["CPU seconds of the driver"] *= 3
+    untold = scaling.analysed({"workers": rows})["models"]
+    name = "driver, CPU seconds of a step"
+    assert told[name]["constants"] == untold[name]["constants"]
+    for before, after in zip(told[name]["left out"], untold[name]["left out"], strict=True):
+        assert before["predicted"] == pytest.approx(before["measured"], rel=1e-6)
+        assert after["measured"] == pytest.approx(3 * after["predicted"], rel=1e-6)
