@@ -338,8 +338,11 @@ def processes() -> Iterator[Row]:
     """Whole processes, from their start to their end; goals are those of a fit and of what is imported together."""
     folder = tempfile.TemporaryDirectory()
 
+    # a session of their own: others' releases are nothing to warn of
+    around = {name: value for name, value in os.environ.items() if name != "SORDINO_SESSION"}
+
     def run(code: str, cache: str = folder.name) -> None:
-        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "NUMBA_CACHE_DIR": cache})
+        subprocess.run([sys.executable, "-c", code], check=True, env={**around, "NUMBA_CACHE_DIR": cache})
 
     def cold(code: str) -> None:
         with tempfile.TemporaryDirectory() as empty:
