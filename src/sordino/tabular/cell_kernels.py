@@ -188,12 +188,12 @@ def find_texts(
         slots[slot] = k
     missed = 0
     for i in range(found.size):
-        start, length = np.int64(ends[i]), np.int64(ends[i + 1]) - np.int64(ends[i])
+        start, length = int(ends[i]), int(ends[i + 1]) - int(ends[i])
         first, last, mixed = _both_ends(here, data.size, start, length)
         slot = mixed >> down
-        place = np.int64(slots[slot])
+        place = int(slots[slot])
         while place >= 0:
-            other = np.int64(listed_ends[place])
+            other = int(listed_ends[place])
             if (
                 firsts[place] == first
                 and lasts[place] == last
@@ -202,7 +202,7 @@ def find_texts(
             ):
                 break
             slot = (slot + np.uint64(1)) & most
-            place = np.int64(slots[slot])
+            place = int(slots[slot])
         found[i] = place if place >= 0 else count
         missed += int(place < 0)
     return missed
