@@ -96,13 +96,13 @@ OF_CLASSES = ("logistic", "hinge")
 
 def estimator_named(loss: str) -> Any:
     """The estimator that trains with this loss."""
-    from sordino import estimators
+    import sordino
 
     if loss not in _ESTIMATORS:
         close = difflib.get_close_matches(loss, _ESTIMATORS, 1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise ValueError(f"loss is {loss!r}: it must be {', '.join(_ESTIMATORS)}.{hint}")
-    return getattr(estimators, _ESTIMATORS[loss])
+    return getattr(sordino, _ESTIMATORS[loss])
 
 
 def class_weights_named(given: str | None, labels: Iterable[Any]) -> Any:
