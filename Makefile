@@ -90,7 +90,7 @@ lint: $(READY)
 	@$(ENV)/bin/mypy --no-error-summary
 	@$(ENV)/bin/lint-imports --no-logo --no-cache
 
-SUITE := benchmarks/tables.py benchmarks/constants.py benchmarks/lengths.py benchmarks/quick.py
+SUITE := benchmarks/tables.py benchmarks/constants.py benchmarks/lengths.py benchmarks/texts.py benchmarks/quick.py
 
 bench: $(READY)
 	@set -e; for script in $(sort $(filter-out benchmarks/_% $(SUITE),$(wildcard benchmarks/*.py))); do \

@@ -163,12 +163,12 @@ def measure(folder: Path, until: str | None) -> None:
 # --- Choosing ---
 
 
-def fit(kept: dict[str, Any]) -> dict[str, Any]:
+def fit(kept: dict[str, Any], epsilon: float) -> dict[str, Any]:
     """Mean relative loss and accuracy of every setting, and what all other texts choose for each."""
-    cells = [(name.partition(",")[0], of) for name, row in kept.items() for of in row.values()]
+    # the same words in two codings are one text
+    cells = [(name.partition(",")[0], row[str(epsilon)]) for name, row in kept.items() if str(epsilon) in row]
     names = [setting.name for setting in SETTINGS]
     found = np.array([[np.mean(of[name], axis=0) for name in names] for _, of in cells])
-    # the same words in two codings are one text
     family = np.array([name for name, _ in cells])
 
     @cache
@@ -194,7 +194,8 @@ def main() -> None:
         measure(asked.texts, asked.until)
     if asked.fit:
         whole = json.loads(KEPT.read_text())
-        whole["fitted"] = fit(whole["texts"])
+        complete = [one for one in EPSILONS if all(str(one) in row for row in whole["texts"].values())]
+        whole["fitted"] = {str(epsilon): fit(whole["texts"], epsilon) for epsilon in complete}
         KEPT.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
         print(json.dumps(whole["fitted"], indent=1))
 
