@@ -171,7 +171,7 @@ def wanted(column: str, split_of: Table, rounds: int) -> bool:
         return False
     large, huge = size > 5e5, size > 2e7
     if column == "auto":
-        return rounds < (2 if huge else 5 if large else 20)
+        return rounds < (5 if huge else 20)
     if column == "not private":
         return rounds < (1 if split_of.fixed else 5)
     if column in GRID:
