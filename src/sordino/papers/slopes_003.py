@@ -223,7 +223,8 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
         for row in rows(d)
         if row.name in IN_DIMENSION
     }
-    return {**found, "inner descent": cell(inside, 8000), **wider}
+    to_win = {f"{name}, d = {d}": cell(of_zero, d, loss) for d in DIMENSIONS for name, loss in ZERO_WEIGHTS.items()}
+    return {**found, "inner descent": cell(inside, 8000), **wider, **to_win}
 
 
 IN_DIMENSION = (
@@ -233,6 +234,14 @@ IN_DIMENSION = (
     "hinge, noisy SGD on envelopes",
     "hinge, noisy gradient descent on envelopes, planned",
 )
+
+
+ZERO_WEIGHTS = {"logistic, zero weights": Logistic(), "hinge, zero weights": Hinge()}
+"""What there is to win."""
+
+
+def of_zero(d: int, loss: Loss) -> dict[str, list[float]]:
+    return {"excess": [World("signs", loss, d).excess(np.zeros(d))]}
 
 
 def values(known: Known) -> dict[str, Value]:
@@ -283,21 +292,12 @@ def in_dimensions(found: dict[str, Value]) -> dict[str, dict[str, dict[int, Valu
     return {
         f"epsilon = {epsilon:g}": {
             name: there
-            for name in IN_DIMENSION
-            if (there := {d: found[c] for d in DIMENSIONS if (c := f"epsilon {epsilon:g}, {name}, d = {d}") in found})
-        }
-        | {
-            f"{name}, zero weights": {d: of_zero(d, loss) for d in DIMENSIONS}
-            for name, loss in (("logistic", Logistic()), ("hinge", Hinge()))
-            if any(", d = " in place for place in found)
+            for before, names in ((f"epsilon {epsilon:g}, ", IN_DIMENSION), ("", tuple(ZERO_WEIGHTS)))
+            for name in names
+            if (there := {d: found[place] for d in DIMENSIONS if (place := f"{before}{name}, d = {d}") in found})
         }
         for epsilon in EPSILONS
     }
-
-
-@cache
-def of_zero(d: int, loss: Loss) -> Value:
-    return Value(World("signs", loss, d).excess(np.zeros(d)))
 
 
 def tables(known: Known) -> str:
