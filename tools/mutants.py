@@ -908,6 +908,13 @@ ROWS: list[Row] = [
         "if plan.problem.person is None and silent and",
         "tests/federation/test_agreement.py",
     ),
+    (
+        "kinks: matrix products score records at a jump of the slope",
+        "oracle/block.py",
+        "return not isinstance(loss, QuadraticForm) and isinstance(unweighted(loss), Kinked)",
+        "return False",
+        "tests/oracle/test_kinks.py",
+    ),
 ]
 
 

@@ -23,6 +23,7 @@ from scipy import sparse
 
 from sordino.arrays import Array, Index
 from sordino.losses import Loss, Weighted, unweighted
+from sordino.losses.kinked import Kinked
 from sordino.oracle.allowed import real_numbers
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, PersonSums, QuadraticForm
 from sordino.oracle.rows import Rows
@@ -167,7 +168,7 @@ class Block(ABC):
         # a score may overflow, and so may a sum: that person counts for nothing, and nobody is told
         with np.errstate(over="ignore", invalid="ignore"):
             for r, part in block.scaled_rows(block.under(asked.loss)):
-                slopes, count = np.ascontiguousarray((r @ asked.table.T).T), len(part)
+                slopes, count = _scores_of_rows(r, asked.table, asked.loss), len(part)
                 as_they_are = replace(part, scales=np.ones(count))
                 to_multipliers(asked.of_records, slopes, None, as_they_are, np.zeros(len(slopes)))
                 here, numbers = np.unique(asked.owners[start : start + count], return_inverse=True)
@@ -206,6 +207,25 @@ class Block(ABC):
     def joined(self, features: Array, slopes: Array) -> Array:
         """The gradient in the parameters: sums over raw features, and rho times the sums of slopes."""
         return np.column_stack([features, self.rows.intercept * slopes]) if self.rows.has_intercept else features
+
+
+def has_jumps(loss: Loss | QuadraticForm) -> bool:
+    """Whether the slope of a record may change as a whole with the last bit of its score.
+
+    Then many records at the kink would change together if their number, or their places, had a part in how scores are
+    rounded: scores must be computed from the record alone, to the last bit.
+    """
+    return not isinstance(loss, QuadraticForm) and isinstance(unweighted(loss), Kinked)
+
+
+def _scores_of_rows(r: Any, table: Array, loss: Loss | QuadraticForm) -> Array:
+    if sparse.issparse(r) or not has_jumps(loss):
+        return np.ascontiguousarray((r @ table.T).T)
+    # column by column: the same operations for every row, wherever it is
+    scores = np.zeros((len(table), len(r)))
+    for of_column, column in zip(table.T, r.T, strict=True):
+        scores += of_column[:, None] * column
+    return scores
 
 
 def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part: Bounded, slopes: Array) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array, Index
-from sordino.oracle.block import Block, Bounded, bounded_records, to_multipliers
+from sordino.oracle.block import Block, Bounded, bounded_records, has_jumps, to_multipliers
 from sordino.oracle.block_queries import BlockQuery, ClippedLosses, ClippedSum, PersonSums
 from sordino.oracle.kernels.pool import cut, one_blas_thread, share
 from sordino.oracle.rows import Rows
@@ -88,10 +88,12 @@ class DenseBlock(Block):
         if isinstance(asked, PersonSums):
             return self.person_sums(asked, which)
         count, d = len(self) if which is None else len(which), self.X.shape[1]
-        if which is None and asked.earlier is None and 0 < count * d * len(asked) <= self.small:
-            return self._in_numpy(asked)
-        if len(asked) >= _STACK or asked.loss.outputs > 1:
-            return self._products(asked, which)
+        # at a kink a score's last bit decides a whole slope: there only the kernels, whose scores are of a record alone
+        if not has_jumps(asked.loss):
+            if which is None and asked.earlier is None and 0 < count * d * len(asked) <= self.small:
+                return self._in_numpy(asked)
+            if len(asked) >= _STACK or asked.loss.outputs > 1:
+                return self._products(asked, which)
         from sordino.oracle.kernels.dense import clipped_sum
         from sordino.oracle.kernels.difference_kernels import clipped_differences
 

@@ -11,3 +11,8 @@ from sordino.cluster import connected
 def cluster():
     with connected("local", workers=2, threads=1) as cluster:
         yield cluster
+
+
+@pytest.fixture(autouse=True)
+def compiled():
+    """Workers answer as they come, in processes of their own, so this one does too."""
