@@ -89,7 +89,8 @@ def _rows(piece: Piece, where: Path) -> list[tuple[str, ...]]:
         takes = f"{least}{sum(timed) / 60:.3g} min" if timed else "not recorded"
         dates = sorted({cell["date"] for cell in file["cells"].values()})
         commits = sorted({cell["commit"][:8] for cell in file["cells"].values()})
-        stands = f"{len(known)} cells of {' to '.join(dates[:: max(1, len(dates) - 1)])} ({', '.join(commits[:3])})"
+        several = commits[0] if len(commits) == 1 else f"{len(commits)} commits"
+        stands = f"{len(known)} cells of {' to '.join(dates[:: max(1, len(dates) - 1)])} ({several})"
     first, *others = piece.names
     along = [(name, f"with {first}", "", "", "") for name in others]
     return [(first, piece.what, needs, takes, stands), *along]
