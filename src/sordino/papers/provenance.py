@@ -33,11 +33,11 @@ def commit() -> str:
 
 
 def command() -> str:
-    """What was typed, but for where this machine keeps its data sets and its programs."""
+    """What was typed, but for where this machine keeps its data sets, its results and its programs."""
     script, *options = sys.argv
-    for option, shown in (("--data", "DATA"), ("--newest", "PYTHON")):
+    for option in ("--data", "--newest", "--folder", "--texts", "--out"):
         if option in options:
-            options[options.index(option) + 1] = shown
+            options[options.index(option) + 1] = option.removeprefix("--").upper()
     if Path(script).suffix == ".py" and Path(script).resolve().is_relative_to(_ROOT / "benchmarks"):
         return shlex.join(["python", os.path.relpath(script, _ROOT), *options])
     return shlex.join(["sordino", *options])
