@@ -10,7 +10,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a file looked like when it was opened."""
+    """What a file looked like when it was opened.
+
+    Its path begins at the root, so that it names the same file in a process that works in another folder.
+    """
 
     path: Path
     size: int
@@ -19,7 +22,7 @@ class Stamp:
     @staticmethod
     def of(path: Path) -> Stamp:
         state = os.stat(path)
-        return Stamp(path, state.st_size, state.st_mtime_ns)
+        return Stamp(path.absolute(), state.st_size, state.st_mtime_ns)
 
     def require_unchanged(self) -> None:
         try:

@@ -202,6 +202,13 @@ def test_errors_of_the_workers_arrive_as_they_are(cluster, data, tmp_path):
         cluster.hold(source, y)
 
 
+def test_files_named_from_the_folder_of_the_driver(cluster, data, tmp_path, monkeypatch):
+    """Workers were started in another one."""
+    stored.parquet_folder(tmp_path, *data)
+    monkeypatch.chdir(tmp_path)
+    assert cluster.hold(Table(".", "y")).check() == 0
+
+
 def test_estimators(cluster, tmp_path):
     X, y = few_steps.data(3000, 4)
     names = np.where(y > 0, "yes", "no")
