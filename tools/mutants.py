@@ -915,6 +915,20 @@ ROWS: list[Row] = [
         "return False",
         "tests/oracle/test_kinks.py",
     ),
+    (
+        "evaluation: matrix products score records that lie at an edge",
+        "model_file.py",
+        "return self._scores(X, row_by_row)",
+        "return self._scores(X)",
+        "tests/evaluation/test_score.py",
+    ),
+    (
+        "intervals: matrix products score records at a jump of the curvature",
+        "oracle/statistics.py",
+        "row_by_row(some.r, self.at)",
+        "(some.r @ self.at)",
+        "tests/test_row_by_row.py",
+    ),
 ]
 
 

@@ -8,12 +8,14 @@ with B the public bound on a row's norm and d the number of features: inputs mea
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from sordino.arrays import Array
+from sordino.row_by_row import Product
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": np.tanh, "relu": lambda h: np.maximum(h, 0.0)}
 
@@ -61,9 +63,9 @@ class HiddenLayers:
         """The number of weights."""
         return sum(W.size + b.size for W, b in self.layers)
 
-    def after(self, X: Array) -> Array:
+    def after(self, X: Array, product: Product = operator.matmul) -> Array:
         """The last hidden layer's values."""
         h = scaled(X, self.row_norm)
         for W, b in self.layers:
-            h = ACTIVATIONS[self.activation](h @ W.T + b)
+            h = ACTIVATIONS[self.activation](product(h, W.T) + b)
         return h

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import os
 import re
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from sordino.arrays import Array
 from sordino.hidden_layers import HiddenLayers
 from sordino.intervals import Intervals, coefficient_intervals, score_intervals
 from sordino.row_bound import RowBound, linear_scores
+from sordino.row_by_row import Product, row_by_row
 from sordino.tabular.columns import ClassTarget, NumberTarget
 from sordino.tabular.schema import Schema
 
@@ -138,11 +140,7 @@ class LoadedModel:
     def predict_proba(self, X: Any) -> Array:
         """One probability per row and class, in the order of `classes`."""
         self._require_classes("predict_proba")
-        scores = self._scores(X)
-        # two classes are the softmax of (-score/2, score/2)
-        table = np.column_stack([-scores / 2, scores / 2]) if scores.ndim == 1 else scores
-        powers = np.exp(table - table.max(axis=1, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        return probabilities(self._scores(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Classes, or numbers: with a schema in the target's own unit and range."""
@@ -150,6 +148,14 @@ class LoadedModel:
         if self.classes is not None:
             labels: NDArray[Any] = self.classes[scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(int)]
             return labels
+        return self.numbers(scores)
+
+    def scores_alone(self, X: Any) -> Array:
+        """What predictions are made of, every row's its own to the last bit (`row_by_row`)."""
+        return self._scores(X, row_by_row)
+
+    def numbers(self, scores: Array) -> Array:
+        """Of a model of a number, what scores predict."""
         return self._within_range(linked(scores, self.link))
 
     def confidence_intervals(self, level: float = 0.95) -> Intervals:
@@ -163,7 +169,7 @@ class LoadedModel:
         if self.classes is not None:
             # e^a / (1 + e^a), and no overflow
             return np.asarray(np.exp(-np.logaddexp(0.0, -ends)))
-        return self._within_range(linked(ends, self.link))
+        return self.numbers(ends)
 
     @property
     def asked_for_intervals(self) -> bool:
@@ -194,11 +200,11 @@ class LoadedModel:
                 return np.clip(predicted, *ends)
         return predicted
 
-    def _scores(self, X: Any) -> Array:
+    def _scores(self, X: Any, product: Product = operator.matmul) -> Array:
         rows = self._rows(X)
         if self.hidden is not None:
-            rows = self.hidden.after(rows.toarray() if hasattr(rows, "toarray") else rows)
-        scores = linear_scores(rows, self.coef, self.row_bound) + self.intercept
+            rows = self.hidden.after(rows.toarray() if hasattr(rows, "toarray") else rows, product)
+        scores = linear_scores(rows, self.coef, self.row_bound, product) + self.intercept
         if not np.isfinite(scores).all():
             raise ValueError("the rows hold missing or infinite numbers: a prediction needs finite ones.")
         return scores if len(self.intercept) > 1 else scores.ravel()
@@ -223,6 +229,13 @@ class LoadedModel:
             return False
         listed = schema.target.classes if isinstance(schema.target, ClassTarget) else ()
         return sorted(listed) == sorted([] if self.classes is None else self.classes.tolist())
+
+
+def probabilities(scores: Array) -> Array:
+    """One per row and class. A score of two classes is the softmax of (-score/2, score/2)."""
+    table = np.column_stack([-scores / 2, scores / 2]) if scores.ndim == 1 else scores
+    powers = np.exp(table - table.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def linked(scores: Array, link: Link) -> Array:

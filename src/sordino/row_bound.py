@@ -7,12 +7,14 @@ m and A come from the records, as releases that were paid for with the rest; the
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from sordino.arrays import Array
+from sordino.row_by_row import Product
 
 _BLOCK = 1 << 16
 """Numbers that are worked on at a time."""
@@ -59,17 +61,17 @@ def _factors(squares: Array) -> Array:
     return factors
 
 
-def linear_scores(rows: Any, coef: Array, bound: RowBound | None) -> Array:
+def linear_scores(rows: Any, coef: Array, bound: RowBound | None, product: Product = operator.matmul) -> Array:
     """<x, w> for every row and every row w of `coef`, rows kept within the bound.
 
     Rows of single precision are multiplied as they are, and nothing of the size of all rows is made.
     """
     weights = coef.T.astype(np.float32) if rows.dtype == np.float32 else coef.T
     if hasattr(rows, "tocsr"):
-        found = (rows if bound is None else bound.kept(rows)) @ weights
+        found = product(rows if bound is None else bound.kept(rows), weights)
         return np.asarray(found, dtype=np.float64)
     if bound is None:
-        return np.asarray(rows @ weights, dtype=np.float64)
+        return np.asarray(product(rows, weights), dtype=np.float64)
     centre, scale, scores = (
         *(a.astype(rows.dtype) for a in (bound.centre, bound.scale)),
         np.empty((len(rows), len(coef))),
@@ -78,7 +80,7 @@ def linear_scores(rows: Any, coef: Array, bound: RowBound | None) -> Array:
     for start in range(0, len(rows), step):
         # <m + f (x - m), w> = <m, w> + f <x - m, w>
         moved = rows[start : start + step] - centre
-        scores[start : start + step] = moved @ weights
-        moved = np.multiply(moved, scale, out=moved) if scale.ndim == 1 else moved @ scale
+        scores[start : start + step] = product(moved, weights)
+        moved = np.multiply(moved, scale, out=moved) if scale.ndim == 1 else product(moved, scale)
         scores[start : start + step] *= _factors(np.einsum("ij,ij->i", moved, moved))[:, None]
     return np.asarray(scores + coef @ bound.centre)

@@ -31,6 +31,7 @@ from sordino import (
 )
 from sordino.budget import Budget
 from sordino.certificate import Certificate, verify
+from sordino.evaluation import Outcomes
 from sordino.files import Arrays, EncodedTable, Table
 from sordino.ledger.ledger import State
 from sordino.privacy.filter import BudgetExceeded
@@ -402,3 +403,31 @@ def test_models_that_cannot_be_evaluated_get_a_sentence(classifier, of_tables, t
     np.save(tmp_path / "y.npy", STRANGE)
     with pytest.raises(ValueError, match="not among the model's classes"):
         private_score(classifier, Arrays(tmp_path / "X.npy", tmp_path / "y.npy"))
+
+
+@pytest.mark.parametrize("kind", ["two classes", "more classes", "network", "a number"])
+def test_what_is_said_of_a_record_is_its_own_to_the_last_bit(kind, classifier, monkeypatch):
+    """Many records may lie at an edge between cells, and one more must not move them across it."""
+    models = {
+        "two classes": (classifier, LABELS),
+        "more classes": (PrivateLogisticRegression(MANY, 1e-6, method=FEW, row_norm=1.8, classes=[0, 1, 2]), THREE),
+        "network": (PrivateMLPClassifier(4.0, 1e-6, row_norm=1.8, classes=[0, 1], epochs=1), LABELS),
+        "a number": (PrivateHuberRegressor(MANY, 1e-6, method=FEW, row_norm=1.8, target_bound=4.0), NUMBERS),
+    }
+    model, targets = models[kind]
+    model = model if kind == "two classes" else model.fit(X[TRAIN], targets[TRAIN])
+    seen = []
+
+    def noted(relation, said, truth, losses, persons):
+        seen.append((said, losses))
+        return of(relation, said, truth, losses, persons)
+
+    of = Outcomes.of
+    monkeypatch.setattr(Outcomes, "of", staticmethod(noted))
+    bounds = {} if kind == "a number" else {"log_loss_bound": 3.0}
+    for rows in (slice(2000, 4000), slice(2001, 3994), slice(2100, 2101)):
+        private_score(model, X[rows], targets[rows], relation="add_remove", records=1000, **bounds)
+        (said, losses), (all_said, all_losses) = seen[-1], seen[0]
+        where = slice(rows.start - 2000, rows.stop - 2000)
+        np.testing.assert_array_equal(said, all_said[where])
+        np.testing.assert_array_equal(losses, all_losses[where])

@@ -23,7 +23,7 @@ from sordino.evaluation import ConfusionMatrix, ErrorMoments, Outcomes, ScoreHis
 from sordino.evaluation_file import Evaluation, evaluate
 from sordino.given import require_number
 from sordino.losses import Hinge, unweighted
-from sordino.model_file import LoadedModel, model_of, read_model
+from sordino.model_file import LoadedModel, model_of, probabilities, read_model
 from sordino.oracle.files.source import AS_GIVEN, Coding, Labels, Source
 from sordino.problem import HeldOut
 from sordino.sentences import SCHEMA_PUBLIC
@@ -124,10 +124,10 @@ _Tried = tuple[Array, Array, Array]
 
 @dataclass(frozen=True, eq=False)
 class _Trial:
-    """What is measured, and `of`, which tries a model on rows whose targets are coded by `coding`."""
+    """What is measured, and `of`, which makes outcomes of scores and of targets that are coded by `coding`."""
 
     statistic: Any
-    of: Callable[[Any, Array], _Tried]
+    of: Callable[[Array, Array], _Tried]
     coding: Coding = AS_GIVEN
     classes: tuple[str, ...] = ()
     target_range: tuple[float, float] | None = None
@@ -186,12 +186,8 @@ def _of_two_classes(
         centre, reach = 0.0, _REACH_OF_NETWORKS
     statistic = ScoreHistogram(centre, max(reach, 1e-6), turns, probabilities, goal, target, loss_bound, level)
 
-    def of(rows: Any, codes: Array) -> _Tried:
-        return (
-            sign * model.decision_function(rows),
-            codes if place else 1 - codes,
-            _losses(model, rows, codes, loss_bound),
-        )
+    def of(scores: Array, codes: Array) -> _Tried:
+        return sign * scores, codes if place else 1 - codes, _losses(scores, codes, loss_bound)
 
     ordered = (labels[1 - place], labels[place])
     return _Trial(statistic, of, _places(model), ordered)
@@ -200,26 +196,25 @@ def _of_two_classes(
 def _of_classes(model: LoadedModel, loss_bound: float | None, level: float) -> _Trial:
     assert model.classes is not None
 
-    def of(rows: Any, codes: Array) -> _Tried:
-        said = model.decision_function(rows).argmax(axis=1).astype(float)
-        return said, codes, _losses(model, rows, codes, loss_bound)
+    def of(scores: Array, codes: Array) -> _Tried:
+        return scores.argmax(axis=1).astype(float), codes, _losses(scores, codes, loss_bound)
 
     labels = tuple(str(label) for label in model.classes.tolist())
     return _Trial(ConfusionMatrix(loss_bound, level), of, _places(model), labels)
 
 
 def _of_numbers(model: LoadedModel, ends: tuple[float, float], error_bound: float | None, level: float) -> _Trial:
-    def of(rows: Any, targets: Array) -> _Tried:
-        return model.predict(rows), targets, np.empty(0)
+    def of(scores: Array, targets: Array) -> _Tried:
+        return model.numbers(scores), targets, np.empty(0)
 
     return _Trial(ErrorMoments(error_bound, level), of, target_range=ends)
 
 
-def _losses(model: LoadedModel, rows: Any, codes: Array, bound: float | None) -> Array:
+def _losses(scores: Array, codes: Array, bound: float | None) -> Array:
     if bound is None:
         return np.empty(0)
     with np.errstate(divide="ignore"):
-        return -np.log(model.predict_proba(rows)[np.arange(len(codes)), codes.astype(np.intp)])
+        return -np.log(probabilities(scores)[np.arange(len(codes)), codes.astype(np.intp)])
 
 
 def _places(model: LoadedModel) -> Labels:
@@ -258,7 +253,8 @@ def _tried(model: LoadedModel, trial: _Trial, X: Any, y: Any) -> tuple[Any, Arra
     for rows, targets in _pieces(model, trial, X, y):
         if np.isnan(targets).any():
             raise ValueError("at least one record has no target, or a label that is not among the model's classes.")
-        parts.append(trial.of(rows, targets))
+        # one record more must not move others across an edge by the last bits of their scores
+        parts.append(trial.of(model.scores_alone(rows), targets))
     if not parts or not sum(len(truth) for _, truth, _ in parts):
         raise ValueError("there is no record to evaluate on.")
     said, truth, losses = (np.concatenate(part) for part in zip(*parts, strict=True))

@@ -28,6 +28,7 @@ from sordino.oracle.allowed import real_numbers
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, PersonSums, QuadraticForm
 from sordino.oracle.rows import Rows
 from sordino.oracle.statistics import BoundedRows, OfTargets, RowStatistic
+from sordino.row_by_row import row_by_row
 
 # a multiplier so small that its products lose bits
 _SMALLEST_SCALE = 1e-290
@@ -219,13 +220,8 @@ def has_jumps(loss: Loss | QuadraticForm) -> bool:
 
 
 def _scores_of_rows(r: Any, table: Array, loss: Loss | QuadraticForm) -> Array:
-    if sparse.issparse(r) or not has_jumps(loss):
-        return np.ascontiguousarray((r @ table.T).T)
-    # column by column: the same operations for every row, wherever it is
-    scores = np.zeros((len(table), len(r)))
-    for of_column, column in zip(table.T, r.T, strict=True):
-        scores += of_column[:, None] * column
-    return scores
+    scores = row_by_row(r, table.T) if has_jumps(loss) else r @ table.T
+    return np.ascontiguousarray(scores.T)
 
 
 def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part: Bounded, slopes: Array) -> None:

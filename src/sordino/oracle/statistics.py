@@ -45,6 +45,7 @@ from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.losses import Loss, Squared
 from sordino.losses.scalar import Scalar
+from sordino.row_by_row import row_by_row
 
 _SQRT2 = math.sqrt(2)
 
@@ -218,9 +219,10 @@ class WeightedMoments(ABC):
         return d * (d + 1) // 2
 
     def of(self, some: BoundedRows) -> Array:
-        # a score that is not finite has no weight, and nobody is told that there is one
+        # a score that is not finite has no weight, and nobody is told that there is one; curvatures may jump, so that a
+        # score is its record's own to the last bit
         with np.errstate(all="ignore"):
-            v = self.weights(some.norm * (some.r @ self.at), some.targets)
+            v = self.weights(some.norm * row_by_row(some.r, self.at), some.targets)
         v = np.clip(np.where(np.isfinite(v), v, 0.0), 0.0, 1.0)
         return coordinates((some.r * v[:, None]).T @ some.r)
 

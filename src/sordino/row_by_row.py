@@ -1,0 +1,38 @@
+"""Matrix products in which a row's result is its own to the last bit, whatever rows are beside it.
+
+Libraries for matrix products choose their order of additions by the shape of a matrix and by a row's place in it. Where
+a last bit decides something whole, which side of a kink or of an edge a record is on, many records could change sides
+together when one is added: then sums over records move by more than that record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sordino.arrays import Array
+
+Product = Callable[[Any, Array], Array]
+"""Rows times a matrix."""
+
+_BLOCK = 1 << 15
+"""Results that are worked on at a time."""
+
+
+def row_by_row(rows: Any, matrix: Array) -> Array:
+    """rows @ matrix, `matrix` with a column per result, or a vector."""
+    if hasattr(rows, "tocsr"):
+        # goes through the entries of one row after the other
+        return np.asarray(rows.tocsr() @ matrix)
+    columns = matrix.reshape(len(matrix), -1)
+    results = np.empty((columns.shape[1], len(rows)))
+    step = max(1, _BLOCK // max(1, len(results)))
+    for start in range(0, len(rows), step):
+        some = results[:, start : start + step]
+        some[...] = 0.0
+        # the same operations, number by number, for every row
+        for weights, values in zip(columns, rows[start : start + step].T, strict=True):
+            some += weights[:, None] * values
+    return np.ascontiguousarray(results.T).reshape(len(rows), *matrix.shape[1:])
