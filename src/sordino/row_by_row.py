@@ -11,17 +11,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sordino.arrays import Array
 
-Product = Callable[[Any, Array], Array]
+Real = NDArray[np.float64] | NDArray[np.float32]
+Product = Callable[[Any, Real], Array]
 """Rows times a matrix."""
 
 _BLOCK = 1 << 15
 """Results that are worked on at a time."""
 
 
-def row_by_row(rows: Any, matrix: Array) -> Array:
+def row_by_row(rows: Any, matrix: Real) -> Array:
     """rows @ matrix, `matrix` with a column per result, or a vector."""
     if hasattr(rows, "tocsr"):
         # goes through the entries of one row after the other
