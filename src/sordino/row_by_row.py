@@ -28,7 +28,7 @@ def row_by_row(rows: Any, matrix: Real) -> Array:
     if hasattr(rows, "tocsr"):
         # goes through the entries of one row after the other
         return np.asarray(rows.tocsr() @ matrix)
-    columns = matrix.reshape(len(matrix), -1)
+    columns = np.asarray(matrix, dtype=np.float64).reshape(len(matrix), -1)
     results = np.empty((columns.shape[1], len(rows)))
     step = max(1, _BLOCK // max(1, len(results)))
     for start in range(0, len(rows), step):
