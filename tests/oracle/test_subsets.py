@@ -44,6 +44,39 @@ def test_members_are_in_order_and_below_the_number_of_records(stream, records, s
     assert size == 0 or (members[0] >= 0 and members[-1] < records)
 
 
+def floyd(records, few, words):
+    """As it is written down, one number after the other."""
+    members, words = set(), iter(words.tolist())
+    for j in range(records - few, records):
+        product = next(words) * (j + 1)
+        while product % 2**32 < 2**32 % (j + 1):
+            product = next(words) * (j + 1)
+        t = product >> 32
+        members.add(j if t in members else t)
+    return members
+
+
+@pytest.mark.parametrize("records", [64, 1000, 600_000])
+@pytest.mark.parametrize("share", [0.0003, 0.0019, 0.002, 0.01, 0.1, 0.7, 0.999])
+def test_members_are_those_of_floyds_algorithm(records, share):
+    """However many of them a word has, and whether a second table says which words have any."""
+    size = math.ceil(share * records)
+    few = min(size, records - size)
+    members = floyd(records, few, Randomness.seeded(9).sampling.words(few + 100).view(np.uint32))
+    expected = members if few == size else set(range(records)) - members
+    np.testing.assert_array_equal(subset(records, size, Randomness.seeded(9).sampling), sorted(expected))
+
+
+def test_members_that_crowd_into_few_words_are_all_read():
+    """Many more in a word than there are on average."""
+    table = np.zeros(1000, dtype=np.uint64)
+    table[[0, 17, 18, 999]] = ~np.uint64(0), 2**63 + 1, ~np.uint64(0) >> np.uint64(3), 7
+    expected = [64 * k + bit for k in range(1000) for bit in range(64) if int(table[k]) >> bit & 1]
+    for places in (np.arange(0), np.flatnonzero(table)):
+        assert subsets._read(table, places, len(expected)).tolist() == expected
+        assert subsets._read(table, places, 10 * len(expected)).tolist() == expected
+
+
 def test_a_few_among_very_many(stream):
     members = subset(10**11, 5, stream)
     assert len(set(members.tolist())) == 5

@@ -32,7 +32,7 @@ SPARE = 2
 """Words that the cipher wants free behind its output."""
 
 _KEY_BYTES = 32
-_BUFFER = 512
+_BUFFER = 2048
 _ZEROS = bytes(8 * BLOCK)
 
 SYSTEM, SEEDED = "operating system, AES-256-CTR", "seeded: not private"

@@ -79,6 +79,27 @@ from_bits = _bitcast(types.int64, types.float64)
 """The double with these 64 bits."""
 
 
+def _of_a_word(name: str, *more: Any) -> Any:
+    """An instruction that takes 64 bits and says a number of them."""
+
+    def declare(context: Any, word: Any) -> Any:
+        def generate(target_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            bits = arguments[0].type
+            kind = ir.FunctionType(bits, [bits, *(constant.type for constant in more)])
+            return builder.call(builder.module.declare_intrinsic(name, [bits], kind), [arguments[0], *more])
+
+        return types.int64(types.uint64), generate
+
+    return intrinsic(declare)
+
+
+number_of_bits = _of_a_word("llvm.ctpop")
+"""How many bits of a word are set."""
+
+lowest_bit = _of_a_word("llvm.cttz", ir.Constant(ir.IntType(1), 0))
+"""The place of the lowest bit that is set, 64 where none is."""
+
+
 @intrinsic  # type: ignore[untyped-decorator]
 def pointer(context: Any, address: Any) -> Any:
     """Where an array lies, for `numba.carray`; whoever asks keeps the array alive."""

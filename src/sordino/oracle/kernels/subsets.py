@@ -2,15 +2,18 @@
 
 A number below m is the upper half of a 32-bit word times m; words for which some numbers would come up more often than
 others are drawn again (Lemire 2019). A subset of k among n is Floyd's: for j = n-k .. n-1 a number t <= j is drawn, and
-t becomes a member, or j if t is one already. Members are bits of a table, from which they are read in order.
+t becomes a member, or j if t is one already. Members are bits of a table, from which they are read in order. Where few
+words of the table have one, a second table has a bit for each of those, and is read first.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.kernels.native import compiled
+from sordino.oracle.kernels.native import compiled, lowest_bit, number_of_bits
 from sordino.privacy.randomness import Stream
 
 MOST = 1 << 31
@@ -18,6 +21,9 @@ MOST = 1 << 31
 
 SPARSE = 1 << 13
 """A table is read where at least one number in so many is a member; among others NumPy keeps a list of the members."""
+
+_OUTLINED = 1 << 9
+"""There is a second table where fewer than one number in so many is a member."""
 
 
 def subset(records: int, size: int, stream: Stream) -> NDArray[np.intp]:
@@ -28,12 +34,15 @@ def subset(records: int, size: int, stream: Stream) -> NDArray[np.intp]:
         drawn.sort()
         return drawn
     table = np.zeros(records // 64 + 1, dtype=np.uint64)
+    outline = np.zeros(len(table) // 64 + 1 if size < records // _OUTLINED else 0, dtype=np.uint64)
     first = records - few
     while first < records:
-        first = _mark(table, first, records, _words(records - first, stream))
-    members = np.empty(size, dtype=np.intp)
-    _read(table, records, few < size, members)
-    return members
+        first = _mark(table, outline, first, records, _words(records - first, stream))
+    if few < size:
+        np.invert(table, out=table)
+        table[-1] &= np.uint64((1 << records % 64) - 1)
+    every = np.arange(0)
+    return _read(table, _read(outline, every, few) if len(outline) else every, size)
 
 
 def permutation(count: int, stream: Stream) -> NDArray[np.intp]:
@@ -67,7 +76,9 @@ def _below(m: int, words: NDArray[np.uint32], used: int) -> tuple[np.int64, int]
 
 
 @compiled
-def _mark(table: NDArray[np.uint64], first: int, records: int, words: NDArray[np.uint32]) -> int:
+def _mark(
+    table: NDArray[np.uint64], outline: NDArray[np.uint64], first: int, records: int, words: NDArray[np.uint32]
+) -> int:
     """Floyd's draws from `first` on, as far as the words reach; where to go on."""
     used = 0
     one, six, low = np.uint64(1), np.uint64(6), np.uint64(63)
@@ -78,26 +89,55 @@ def _mark(table: NDArray[np.uint64], first: int, records: int, words: NDArray[np
         t = np.uint64(drawn)
         if table[t >> six] >> (t & low) & one:
             t = np.uint64(j)
-        table[t >> six] |= one << (t & low)
+        place = t >> six
+        table[place] |= one << (t & low)
+        if outline.size:
+            outline[place >> six] |= one << (place & low)
     return records
 
 
 @compiled
-def _read(table: NDArray[np.uint64], records: int, others: bool, members: NDArray[np.intp]) -> None:
-    """The members in order, or all others."""
+def _read(table: NDArray[np.uint64], places: NDArray[np.intp], most: int) -> NDArray[np.intp]:
+    """The members in order, `most` at most; where `places` are given, no other words of the table have any.
+
+    How many members a word has cannot be foreseen, and a wrong guess takes as long as reading several. So as many are
+    read of every word as few of them exceed; where it has not so many, those of the next word are written over the
+    rest.
+    """
+    one = np.uint64(1)
+    count = places.size if places.size else table.size
+    mean = most / count
+    fours = int(max(mean + 2 * math.sqrt(mean) + 1.0, 0.0)) // 4
+    members = np.empty(most + 64 + 4 * fours, np.intp)
     found = 0
-    flip = ~np.uint64(0) if others else np.uint64(0)
-    for k in range(table.size):
-        word = table[k] ^ flip
+    for i in range(count):
+        k = places[i] if places.size else i
+        word = table[k]
         start = 64 * k
-        if start + 64 > records:
-            word &= (np.uint64(1) << np.uint64(records - start)) - np.uint64(1)
+        at = found
+        found += number_of_bits(word)
+        members[at] = start + lowest_bit(word)
+        word &= word - one
+        members[at + 1] = start + lowest_bit(word)
+        word &= word - one
+        members[at + 2] = start + lowest_bit(word)
+        word &= word - one
+        at += 3
+        for _ in range(fours):
+            members[at] = start + lowest_bit(word)
+            word &= word - one
+            members[at + 1] = start + lowest_bit(word)
+            word &= word - one
+            members[at + 2] = start + lowest_bit(word)
+            word &= word - one
+            members[at + 3] = start + lowest_bit(word)
+            word &= word - one
+            at += 4
         while word:
-            lowest = word & (~word + np.uint64(1))
-            # a power of two as a double has its logarithm in its exponent
-            members[found] = start + np.int64(np.float64(lowest).view(np.uint64) >> np.uint64(52)) - 1023
-            found += 1
-            word ^= lowest
+            members[at] = start + lowest_bit(word)
+            word &= word - one
+            at += 1
+    return members[:found]
 
 
 @compiled
