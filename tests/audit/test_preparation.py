@@ -23,6 +23,7 @@ from sordino.prepare import (
     ColumnBounds,
     ColumnScales,
     Discovered,
+    FrequentColumns,
     NormQuantile,
     Prepared,
     Whitening,
@@ -48,15 +49,15 @@ def neighbours(relation, near):
     return (oracle([1.0]), oracle([-1.0])) if relation is Relation.REPLACE_ONE else (oracle([1.0]), oracle([]))
 
 
-class HalfNoise:
-    """Draws half of what it claims."""
+class Shrunk:
+    """Draws a part of what it claims."""
 
-    def __init__(self, claimed):
-        self.claimed = claimed
+    def __init__(self, claimed, part):
+        self.claimed, self.part = claimed, part
         self.sensitivity, self.std = claimed.sensitivity, claimed.std
 
     def perturb(self, value, randomness):
-        return replace(self.claimed, std=self.claimed.std / 2).perturb(value, randomness)
+        return replace(self.claimed, std=self.claimed.std * self.part).perturb(value, randomness)
 
 
 def measured(step, plan, budget, near, of, runs=20_000):
@@ -103,8 +104,38 @@ def test_half_the_noise_is_caught(relation):
     step, near, of, _ = CASES["centre"]
     budget = Budget(1.0, 1e-2, relation)
     plan = step.plan(1, RECORDS, relation, gaussian_allowance(1, budget))
-    halved = replace(plan, noise=HalfNoise(plan.noise))
+    halved = replace(plan, noise=Shrunk(plan.noise, 0.5))
     assert measured(step, halved, budget, np.full(RECORDS - 1, near), of) > budget.epsilon
+
+
+def kept(relation, threshold, std=1.0, runs=20_000):
+    """Whether the last record's column stays, with as many others in it as bring it to the threshold."""
+    budget, step = Budget(1.0, 1e-2, relation), FrequentColumns(ALL, threshold)
+    plan = step.plan(2, RECORDS, relation, gaussian_allowance(1, budget))
+    near = round(threshold * plan.noise.std)
+    plan = replace(plan, noise=Shrunk(plan.noise, std))
+    rows, draws = PreparedRows.of(ROWS, 2), []
+    others = [[0.0, 1.0]] * near + [[1.0, 0.0]] * 60
+    there = [[1.0, 0.0]] if relation is Relation.REPLACE_ONE else []
+    for seed, last in ((5, [[0.0, 1.0]]), (6, there)):
+        X = np.array([*others, *last])
+        oracle = linear_oracle(X, np.zeros(len(X)), Problem(len(X), 3, Huber()), ROWS, relation)
+        asked, randomness = oracle.under_rows(rows), Randomness.seeded(seed)
+        found = (step.run(plan, rows, len(X), asked, randomness).matrix[1] > 0 for _ in range(runs))
+        draws.append(np.array([float(one) for one in found]))
+    return audit(*draws, budget.delta).epsilon, budget
+
+
+@pytest.mark.parametrize("relation", Relation)
+def test_the_claim_of_frequent_columns_stands(relation):
+    found, budget = kept(relation, 2.0)
+    assert found <= budget.epsilon
+
+
+@pytest.mark.parametrize("relation", Relation)
+def test_a_fifth_of_the_noise_on_frequent_columns_is_caught(relation):
+    found, budget = kept(relation, 2.0, std=0.2, runs=4000)
+    assert found > budget.epsilon
 
 
 def shown(relation, others, threshold=None, runs=20_000):
