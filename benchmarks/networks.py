@@ -47,14 +47,15 @@ BESIDE: list[tuple[str, int, float | None, tuple[int, ...]]] = [
 """Networks beside Opacus, with these numbers of threads; where no goal is named it is Opacus' best mode."""
 
 RECURSIONS = [("mlp", 128, 1.2), ("mlp", 512, 1.2), ("cnn", 256, 1.3)]
+ADAPTIVE = [("mlp", 128, 1.4), ("mlp", 512, 1.15)]
 MEMORY = [("mlp", 128, 1.15), ("cnn", 256, 1.15), ("resnet", 32, 1.25), ("transformer", 32, 1.25)]
 
 
-def plain_step(model: Any, X: Any, y: Any, size: int, gradients: int) -> Callable[[], None]:
+def plain_step(model: Any, X: Any, y: Any, size: int, gradients: int, kind: str = "SGD") -> Callable[[], None]:
     """A random batch, as any training takes one, its gradients, and a step."""
     import torch
 
-    optimiser, loss = torch.optim.SGD(model.parameters(), 0.01), torch.nn.CrossEntropyLoss()
+    optimiser, loss = getattr(torch.optim, kind)(model.parameters(), 0.01), torch.nn.CrossEntropyLoss()
 
     def step() -> None:
         batch = torch.randint(len(X), (size,))
@@ -101,6 +102,29 @@ def private_step(model: Any, X: Any, y: Any, size: int, kind: str) -> Callable[[
     return step
 
 
+def private_run(model: Any, X: Any, y: Any, size: int, steps: int) -> Callable[[], None]:
+    """So many steps of DP-Adam, as a run takes them."""
+    from torch import nn
+
+    from sordino import Budget, DPAdam
+    from sordino.methods.descend import descend
+    from sordino.oracle.torch import TorchOracle, network_problem, parameter_vector
+    from sordino.privacy import ledger_context
+    from sordino.privacy.randomness import Randomness
+
+    warnings.simplefilter("ignore")
+    problem = network_problem(model, len(X))
+    oracle = TorchOracle(model, nn.CrossEntropyLoss(reduction="none"), (X, y), problem, chunk=size)
+    method = DPAdam(steps, size, step_size=0.001, clip=1.0, sampling="fixed_size")
+    plan, start, randomness = method.plan(problem, Budget(3.0, 1e-6)), parameter_vector(model), Randomness.system()
+
+    def run_once() -> None:
+        with ledger_context.releasing():
+            descend(plan, problem, oracle, randomness, start)
+
+    return run_once
+
+
 def interleaved(steps: dict[str, Callable[[], None]]) -> dict[str, Any]:
     """The least seconds of a step in any round, and their ratio to the first's: on the clock, and of the cores."""
     clocks = {"": time.perf_counter, "cpu_": time.process_time}
@@ -136,6 +160,22 @@ def recursion(name: str, size: int, threads: int) -> dict[str, Any]:
     model, (X, y) = NETWORKS[name].build(), NETWORKS[name].data(RECORDS)
     plain = plain_step(copy.deepcopy(model), X, y, size, 2)
     return interleaved({"plain": plain, "private": private_step(model, X, y, size, "recursion")})
+
+
+def adaptive(name: str, size: int, threads: int) -> dict[str, Any]:
+    """Twenty steps of DP-Adam beside as many of Adam."""
+    import torch
+    from _networks import NETWORKS
+
+    torch.set_num_threads(threads)
+    model, (X, y) = NETWORKS[name].build(), NETWORKS[name].data(RECORDS)
+    step = plain_step(copy.deepcopy(model), X, y, size, 1, "Adam")
+
+    def plain() -> None:
+        for _ in range(20):
+            step()
+
+    return interleaved({"plain": plain, "private": private_run(model, X, y, size, 20)})
 
 
 def peak(name: str, size: int, which: str) -> dict[str, float]:
@@ -248,6 +288,11 @@ def main() -> None:
             found = run("recursion", name, str(size), str(threads), threads=threads)
             row = f"{name} DP-SRM B={size}, {_threads(threads)}", _told(found), f"<= {limit}"
             note(f"{name}, DP-SRM, B={size}, {_threads(threads)}", found, row)
+    for name, size, limit in ADAPTIVE:
+        for threads in (1, 2):
+            found = run("adaptive", name, str(size), str(threads), threads=threads)
+            row = f"{name} DP-Adam B={size}, {_threads(threads)}", _told(found), f"<= {limit}"
+            note(f"{name}, DP-Adam, B={size}, {_threads(threads)}", found, row)
     for name, size, limit in MEMORY:
         memory = {which: run("peak", name, str(size), which)["megabytes"] for which in ("plain", "private")}
         row = f"{name} B={size}, peak memory", f"{memory['private'] / memory['plain']:.2f}", f"<= {limit}"
@@ -269,6 +314,8 @@ if __name__ == "__main__":
             print(json.dumps(beside(name, int(size), int(threads))))
         case ["recursion", name, size, threads]:
             print(json.dumps(recursion(name, int(size), int(threads))))
+        case ["adaptive", name, size, threads]:
+            print(json.dumps(adaptive(name, int(size), int(threads))))
         case ["peak", name, size, which]:
             print(json.dumps(peak(name, int(size), which)))
         case _:

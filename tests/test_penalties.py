@@ -80,6 +80,14 @@ def test_gradient_is_the_derivative(penalty: Penalty) -> None:
         np.testing.assert_allclose(numerical, penalty.gradient(w)[:, j], rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("penalty", [*EXAMPLES, Ridge()])
+def test_a_gradient_is_added_in_place(penalty: Penalty) -> None:
+    w, g = np.random.default_rng(1).normal(size=(2, 5, 3))
+    want = g + penalty.gradient(w)
+    penalty.add_gradient(w, g)
+    np.testing.assert_array_equal(g, want)
+
+
 @every_penalty
 def test_hessian_lies_between_convexity_and_smoothness_and_reaches_both(penalty: Penalty) -> None:
     # both penalties are sums over coordinates: the Hessian is diagonal, its entries the second differences

@@ -24,6 +24,9 @@ class Penalty(Protocol):
     def smoothness(self) -> float: ...
     def value(self, w: Array) -> Array: ...
     def gradient(self, w: Array) -> Array: ...
+    def add_gradient(self, w: Array, g: Array) -> None:
+        """g += grad r(w), in place; without a penalty, no pass over what may be many parameters."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,10 @@ class Ridge:
     def gradient(self, w: Array) -> Array:
         return self.strength * w
 
+    def add_gradient(self, w: Array, g: Array) -> None:
+        if self.strength > 0:
+            g += self.gradient(w)
+
 
 @dataclass(frozen=True)
 class BoundedPenalty:
@@ -73,3 +80,6 @@ class BoundedPenalty:
     def gradient(self, w: Array) -> Array:
         # r'_j = 2 lambda w_j / (1 + w_j^2)^2
         return 2 * self.strength * w / (1 + w**2) ** 2
+
+    def add_gradient(self, w: Array, g: Array) -> None:
+        g += self.gradient(w)

@@ -11,6 +11,7 @@ from sordino.losses import Logistic
 from sordino.methods import DPSGD
 from sordino.methods.updates import QuantileClip
 from sordino.oracle.query import CountedGradient, Gradient
+from sordino.penalties import Ridge
 from sordino.problem import NetworkProblem, PersonUnit, Problem
 
 torch = pytest.importorskip("torch")
@@ -128,11 +129,11 @@ def test_the_clip_finds_the_median():
         C = update.query(Gradient(w, 99.0), memory, t).gradient.clip
         share = np.mean(np.arange(1, 101) <= C)
         g = np.array([0.0, 0.0, 0.0, 0.5 * (share - 0.5)])
-        update.move(w, g, np.zeros(3), 0.1, memory, t)
+        update.move(w, g, Ridge(), 0.1, memory, t)
     assert 45 <= C <= 56
     # and no farther than 10^4 of the first
     for t in range(2000):
-        update.move(w, np.array([0.0, 0.0, 0.0, -0.25]), np.zeros(3), 0.1, memory, t)
+        update.move(w, np.array([0.0, 0.0, 0.0, -0.25]), Ridge(), 0.1, memory, t)
     assert update.query(Gradient(w, 99.0), memory, 0).gradient.clip == pytest.approx(100.0)
 
 

@@ -13,11 +13,11 @@ from sordino.methods import DPAdam, DPRMSProp
 from sordino.methods.adaptive_moments import longest_step
 from sordino.methods.plan import LastStep
 from sordino.methods.schedule import balanced_descent
-from sordino.methods.updates import moment_floor
+from sordino.methods.updates import Moments, moment_floor
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FullBatch
-from sordino.penalties import BoundedPenalty
+from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.randomness import Randomness
 from sordino.problem import NetworkProblem, Problem
@@ -92,13 +92,27 @@ def test_unbiased_moments(kind):
     memory, m, psi = np.zeros((2, 2)), np.zeros(2), np.zeros(2)
     for t in range(50):
         g = np.array([0.0, 10 * s]) + s * rng.normal(size=2)
-        moved = update.move(np.zeros(2), g, np.zeros(2), 0.1, memory, t)
+        moved = update.move(np.zeros(2), g.copy(), Ridge(), 0.1, memory, t)
         m, psi = beta_1 * m + (1 - beta_1) * g, 0.95 * psi + 0.05 * g**2
         hat = psi / (1 - 0.95 ** (t + 1)) - s**2
         want = 0.1 * m / (1 - beta_1 ** (t + 1)) / np.sqrt(np.maximum(hat, moment_floor(s, 0.95, t)))
         np.testing.assert_allclose(moved, want, rtol=1e-12)
     # without the correction the large coordinate's size would hold the noise too: E psi = (10 s)^2 + s^2
     assert hat[1] / s**2 == pytest.approx(100, rel=0.15)
+
+
+@pytest.mark.parametrize("moments", ["plain", "corrected", "unbiased"])
+def test_many_coordinates_move_as_few_do(moments):
+    """Few in NumPy, many by a kernel; every coordinate by itself either way."""
+    update = Moments(0.8, 0.95, 0.7, 1e-3, moments)
+    w, g = np.random.default_rng(0).normal(size=(2, 3, 1000))
+    few, many = np.zeros((2, 3, 1000)), np.zeros((2, 3, 1000))
+    for t in range(3):
+        together = update.move(w, g.copy(), Ridge(0.1), 0.1, many, t)
+        for i in range(3):
+            alone = update.move(w[i], g[i].copy(), Ridge(0.1), 0.1, few[:, i], t)
+            np.testing.assert_allclose(together[i], alone, rtol=1e-12)
+    np.testing.assert_allclose(many, few, rtol=1e-13)
 
 
 def test_the_balanced_step_of_unbiased_moments():

@@ -55,9 +55,10 @@ def descend(
         w, (sampling, noise) = state.w, plan.sum_at(t, begun)
         gradient = Gradient(w, plan.clip, oracle.draw(sampling, randomness), plan.softening)
         g = oracle.release(plan.update.query(gradient, state.memory, t), noise, randomness)
-        g = g / sampling.expected_size(plan.records)
-        moved = plan.update.move(w, g, problem.penalty.gradient(w), plan.step_size_at(t), state.memory, t)
-        state.w = problem.domain.project(w - moved)
+        # the answer is nobody else's: it becomes the step, and the step the next point, in the same memory
+        g *= 1 / sampling.expected_size(plan.records)
+        moved = plan.update.move(w, g, problem.penalty, plan.step_size_at(t), state.memory, t)
+        state.w = problem.domain.project(np.subtract(w, moved, out=moved))
         state.taken += 1
         _gather(plan, state)
     return Release(_released(plan, state), plan.event)
@@ -76,7 +77,8 @@ def _gather(plan: DescentPlan, state: DescentState) -> None:
         state.gathered[0] += state.w
     elif plan.release == "moving average":
         m = min(0.9999, state.taken / (9 + state.taken))
-        state.gathered[0] = m * state.gathered[0] + (1 - m) * state.w
+        state.gathered[0] *= m
+        state.gathered[0] += (1 - m) * state.w
     elif plan.release == "trajectory":
         state.gathered[state.taken] = state.w
 

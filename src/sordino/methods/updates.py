@@ -1,5 +1,7 @@
 r"""How a noisy gradient becomes a step. g_t is the noisy mean over a batch, r_t = grad r(w_t) the penalty's own.
 
+Networks have many weights, so steps are taken in place: g_t is the update's to overwrite.
+
 Plain                 w_{t+1} = Pi( w_t - eta_t (g_t + r_t) )
 Momentum              m_t = rho m_{t-1} + g_t + r_t,                           w_{t+1} = Pi( w_t - eta_t m_t )
 QuantileClip          the same, g_t clipped at C_t,     C_{t+1} = C_t exp( -(c_t - 1/2)/5 ),
@@ -21,6 +23,8 @@ import numpy as np
 
 from sordino.arrays import Array
 from sordino.oracle.query import CountedGradient, Difference, Gradient, Recursion
+from sordino.penalties import Penalty
+from sordino.privacy.discrete_gaussian import FEW
 
 MomentsKind = Literal["plain", "corrected", "unbiased"]
 
@@ -36,8 +40,8 @@ class Update(Protocol):
         """What step t asks the records for, given the gradient's sum that it would ask for by default."""
         ...
 
-    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
-        """w_t - w_{t+1} before the projection."""
+    def move(self, w: Array, g: Array, penalty: Penalty, eta: float, memory: Array, t: int) -> Array:
+        """w_t - w_{t+1} before the projection, perhaps in the memory of g."""
         ...
 
 
@@ -48,8 +52,10 @@ class Plain:
     def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient:
         return gradient
 
-    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
-        return eta * (g + r)
+    def move(self, w: Array, g: Array, penalty: Penalty, eta: float, memory: Array, t: int) -> Array:
+        penalty.add_gradient(w, g)
+        g *= eta
+        return g
 
 
 @dataclass(frozen=True)
@@ -62,12 +68,12 @@ class Momentum:
     def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient:
         return gradient
 
-    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
+    def move(self, w: Array, g: Array, penalty: Penalty, eta: float, memory: Array, t: int) -> Array:
+        penalty.add_gradient(w, g)
         m: Array = memory[0]
         m *= self.decay
         m += g
-        m += r
-        return eta * m
+        return np.multiply(m, eta, out=g)
 
 
 @dataclass(frozen=True)
@@ -86,15 +92,16 @@ class QuantileClip:
     def query(self, gradient: Gradient, memory: Array, t: int) -> CountedGradient:
         return CountedGradient(replace(gradient, clip=self._clip(memory)), self.count_weight)
 
-    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
-        C, m = self._clip(memory), memory[0]
+    def move(self, w: Array, g: Array, penalty: Penalty, eta: float, memory: Array, t: int) -> Array:
+        m, (g, count) = memory[0], (g[:-1], g[-1])
+        g *= self._clip(memory) / math.sqrt(1 - self.count_weight**2 / 4)
+        penalty.add_gradient(w, g)
         m *= self.decay
-        m += C / math.sqrt(1 - self.count_weight**2 / 4) * g[:-1]
-        m += r
-        within = 0.5 + g[-1] / self.count_weight
+        m += g
+        within = 0.5 + count / self.count_weight
         # log(C_{t+1} / C_0)
-        memory[1] = np.clip(memory[1] - CLIP_RATE * (within - 0.5), -FARTHEST, FARTHEST)
-        moved: Array = eta * m
+        memory[1] = np.clip(memory[1].flat[0] - CLIP_RATE * (within - 0.5), -FARTHEST, FARTHEST)
+        moved: Array = np.multiply(m, eta, out=g)
         return moved
 
     def _clip(self, memory: Array) -> float:
@@ -119,21 +126,27 @@ class Moments:
     def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient:
         return gradient
 
-    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
-        m: Array = memory[0]
-        psi: Array = memory[1]
+    def move(self, w: Array, g: Array, penalty: Penalty, eta: float, memory: Array, t: int) -> Array:
+        penalty.add_gradient(w, g)
+        m, psi, s = memory[0], memory[1], self.stabiliser
         beta_1, beta_2 = self.mean_decay, self.square_decay
-        g = g + r
+        # m_t / (1 - beta_1^{t+1}) and psi_t / (1 - beta_2^{t+1}), unless plain
+        mean, square = (1.0 if self.moments == "plain" else 1 / (1 - beta ** (t + 1)) for beta in (beta_1, beta_2))
+        if self.moments == "unbiased":
+            low, high, off, nu = moment_floor(s, beta_2, t), math.inf, s**2, 0.0
+        else:
+            low, high, off, nu = 0.0, self.ceiling, 0.0, s
+        if g.size > FEW:
+            from sordino.methods.update_kernels import adapt
+
+            adapt(*(each.reshape(-1) for each in (g, m, psi)), beta_1, beta_2, eta * mean, square, off, low, high, nu)
+            return g
         m *= beta_1
         m += (1 - beta_1) * g
         psi *= beta_2
         psi += (1 - beta_2) * g**2
-        if self.moments != "plain":
-            m, psi = m / (1 - beta_1 ** (t + 1)), psi / (1 - beta_2 ** (t + 1))
-        if self.moments == "unbiased":
-            s = self.stabiliser
-            return eta * m / np.sqrt(np.maximum(psi - s**2, moment_floor(s, beta_2, t)))
-        return eta * m / (np.sqrt(np.minimum(psi, self.ceiling)) + self.stabiliser)
+        moved: Array = eta * mean * m / (np.sqrt(np.clip(square * psi - off, low, high)) + nu)
+        return moved
 
 
 def moment_floor(s: float, beta_2: float, t: int) -> float:
@@ -164,15 +177,17 @@ class Recursive:
             Difference(gradient.at, memory[1].copy(), self.difference_clip, gradient.batch), gradient, self.mix
         )
 
-    def move(self, w: Array, g: Array, r: Array, eta: float, memory: Array, t: int) -> Array:
+    def move(self, w: Array, g: Array, penalty: Penalty, eta: float, memory: Array, t: int) -> Array:
         v: Array = memory[0]
         v *= 1 - self.mix
         v += g
         memory[1] = w
-        direction = v + r
+        g[...] = v
+        penalty.add_gradient(w, g)
         if self.reach is None:
-            return eta * direction
-        # min(reach / |direction|, eta), for every run of a stack
-        length = np.linalg.norm(direction, axis=-1, keepdims=True)
-        shortened: Array = np.minimum(self.reach / np.maximum(length, 1e-300), eta) * direction
-        return shortened
+            g *= eta
+        else:
+            # min(reach / |direction|, eta), for every run of a stack
+            length = np.linalg.norm(g, axis=-1, keepdims=True)
+            g *= np.minimum(self.reach / np.maximum(length, 1e-300), eta)
+        return g
