@@ -90,6 +90,16 @@ def test_words_are_the_aes_256_keystream():
     assert Stream(bytes(range(32)), module._renew_from_system).words(1200).tolist() == expected.tolist()
 
 
+def test_the_keystream_goes_on_where_a_counter_of_32_bits_ends(monkeypatch):
+    monkeypatch.setattr(module, "_NUMBERED", 300)
+    key = blake2b(bytes(range(32)), digest_size=32, person=b"words").digest()
+    ecb = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    numbers = [(upper << 32) + lower for upper in range(4) for lower in range(300)]
+    expected = np.frombuffer(b"".join(ecb.update(i.to_bytes(16, "big")) for i in numbers), dtype="<u8")
+    stream = Stream(bytes(range(32)), module._renew_from_system)
+    assert np.concatenate([stream.words(size) for size in (1, 700, 3, 1696)]).tolist() == expected.tolist()
+
+
 def test_the_generator_is_chacha20_with_a_key_of_its_own():
     stream = Stream(bytes(range(32)), module._renew_from_system)
     state = stream.generator.bit_generator.state

@@ -95,13 +95,17 @@ def place(
     table.
     """
     columns = np.empty(64, dtype=np.int64)
-    # the look-up and the note by themselves, so that the arithmetic between them is done for four words at once
+    # the look-up and the notes by themselves, so that the arithmetic between them is done for four words at once; half
+    # of the time there is nothing to note
     for first in range(start, stop, columns.size):
-        some = values[first : min(first + columns.size, stop)]
+        some, noted = values[first : min(first + columns.size, stop)], 0
         for i in range(some.size):
             columns[i] = table[np.uint64(some[i]) >> np.uint64(64 - COLUMN_BITS)]
         for i in range(some.size):
             some[i] = _placed(np.uint64(some[i]), columns[i], level_bits, width_bits)
+            noted += some[i] >> width_bits == OTHER
+        if noted == 0:
+            continue
         for i in range(some.size):
             if some[i] >> width_bits == OTHER:
                 others[count] = first + i
