@@ -8,7 +8,7 @@ from scipy import sparse
 
 from sordino.hidden_layers import HiddenLayers
 from sordino.losses import Huber
-from sordino.oracle.statistics import BoundedRows, CurvatureSum
+from sordino.oracle.statistics import CurvatureSum, GivenRows
 from sordino.row_bound import RowBound, linear_scores
 from sordino.row_by_row import row_by_row
 
@@ -59,9 +59,9 @@ def test_one_record_more_moves_no_other_across_a_jump_of_the_curvature(count):
     asked = CurvatureSum(Huber(0.5, 1.0), w)
 
     def total(n):
-        return asked.of(BoundedRows(rows[:n], rows[:n], rows[:n], np.zeros(n), np.ones(n)))
+        return asked.of(GivenRows(rows[:n], rows[:n], rows[:n], np.zeros(n), np.ones(n)))
 
-    only = asked.of(BoundedRows(*([rows[count : count + 1]] * 3), np.zeros(1), np.ones(1)))
+    only = asked.of(GivenRows(*([rows[count : count + 1]] * 3), np.zeros(1), np.ones(1)))
     np.testing.assert_allclose(total(count + 1) - total(count), only, atol=1e-10)
 
 

@@ -18,11 +18,11 @@ from sordino.oracle import linear_oracle
 from sordino.oracle.persons import Persons
 from sordino.oracle.rows import PreparedRows, Rows
 from sordino.oracle.statistics import (
-    BoundedRows,
     ClassCounts,
     ColumnsBelow,
     CrossMoments,
     CurvatureSum,
+    GivenRows,
     MomentSum,
     RowSum,
     RowsWithin,
@@ -116,7 +116,7 @@ def contribution(asked, z, weight=1.0):
     u = (row / max(1.0, np.linalg.norm(row)))[None]
     if isinstance(asked, ClassCounts):
         target = np.sign(target) if asked.loss.outputs == 1 else np.clip(round(abs(2 * target)), 0, 2)
-    return asked.of(BoundedRows(row[None], u, u, np.array([target]), np.array([weight])))
+    return asked.of(GivenRows(row[None], u, u, np.array([target]), np.array([weight])))
 
 
 @every_statistic
@@ -287,7 +287,7 @@ def test_weighted_moments_of_neighbours_are_as_near_as_stated(name, relation):
             if isinstance(loss, Huber) and kind is CurvatureSum:
                 y = np.clip(scale * (u @ [1.0, -2.0, 0.5]), -2, 2)
             one, other = (
-                asked.of(BoundedRows(row[None], row[None], row[None], t[None], np.ones(1)))
+                asked.of(GivenRows(row[None], row[None], row[None], t[None], np.ones(1)))
                 for row, t in zip(u, y, strict=True)
             )
             apart = np.linalg.norm(one - (other if relation is Relation.REPLACE_ONE else 0.0))

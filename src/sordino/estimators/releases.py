@@ -66,7 +66,7 @@ def _overlap(one: Prints, other: Prints) -> float:
     # below both largest elements the samples are complete; a sample of fewer than k is complete everywhere
     reach = min(prints[-1] if prints.size == _KEPT else np.uint64(2**64 - 1) for prints in (one, other))
     one, other = one[one <= reach], other[other <= reach]
-    return np.intersect1d(one, other).size / max(1, min(one.size, other.size))
+    return np.intersect1d(one, other, assume_unique=True).size / max(1, min(one.size, other.size))
 
 
 def _prints(X: Any) -> tuple[Prints, float]:
@@ -87,8 +87,8 @@ def _smallest(hashes: Prints) -> Prints:
     some = 8 * _KEPT
     if hashes.size <= some:
         return hashes
-    few = hashes[hashes < np.partition(hashes, some)[some]]
-    return few if np.unique(few).size > some / 2 else hashes
+    few = np.sort(hashes[hashes < np.partition(hashes, some)[some]])
+    return few if 1 + np.count_nonzero(np.diff(few)) > some / 2 else hashes
 
 
 def _hashes(X: Any) -> Prints:

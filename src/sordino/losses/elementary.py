@@ -39,6 +39,12 @@ def exp(a: Number) -> Number:
     return np.exp(a)
 
 
+def sigmoid(a: Number) -> Number:
+    """1 / (1 + exp(-a)), without overflow."""
+    # exp(a) below zero and 1 above by a second exponential: a choice between arrays takes four times as long
+    return np.exp(np.minimum(a, 0.0)) / (1.0 + np.exp(-np.abs(a)))
+
+
 def log(a: Number) -> Number:
     """For a > 0 only."""
     return np.log(a)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from sordino.arrays import Array
-from sordino.losses.elementary import Number, clip, exp, log1p, maximum, where
+from sordino.losses.elementary import Number, clip, exp, log1p, maximum, sigmoid, where
 from sordino.losses.scalar import Scalar, labels, numbers, positive, positive_or_infinite
 
 TYPICAL_RESIDUAL = 0.25
@@ -37,10 +37,8 @@ class Logistic(Scalar):
 
     @staticmethod
     def phi1(a: Number, y: Number) -> Number:
-        # -y sigmoid(-y a)
-        m = y * a
-        e = exp(-abs(m))
-        return -y * (where(m >= 0.0, e, 1.0) / (1.0 + e))
+        other = -y
+        return other * sigmoid(other * a)
 
     @staticmethod
     def phi2(a: Number, y: Number) -> Number:

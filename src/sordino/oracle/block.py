@@ -15,6 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -27,7 +28,7 @@ from sordino.losses.kinked import Kinked
 from sordino.oracle.allowed import real_numbers
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, PersonSums, QuadraticForm
 from sordino.oracle.rows import Rows
-from sordino.oracle.statistics import BoundedRows, OfTargets, RowStatistic
+from sordino.oracle.statistics import OfTargets, RowStatistic
 from sordino.row_by_row import row_by_row
 
 # a multiplier so small that its products lose bits
@@ -100,6 +101,41 @@ def _within_one(weights: Array | None, records: int) -> Array:
     return np.clip(np.nan_to_num(real_numbers(weights), nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
 
 
+@dataclass(frozen=True, eq=False)
+class _BoundedRows:
+    """`statistics.BoundedRows` of raw rows; no statistic has a use for all three kinds."""
+
+    raw: Array
+    given: Bounded
+    rows: Rows
+
+    @cached_property
+    def x(self) -> Array:
+        return np.asarray(self.raw / self.rows.bound)
+
+    @cached_property
+    def u(self) -> Array:
+        return np.asarray(self.raw * (self.given.scales / self.rows.length)[:, None])
+
+    @cached_property
+    def r(self) -> Array:
+        r = np.column_stack([self.u * self.rows.length, np.full(len(self.u), self.rows.intercept)])
+        r = (r if self.rows.has_intercept else r[:, :-1]) / self.rows.norm
+        return np.where((self.given.inverses > 0)[:, None], r, 0.0)
+
+    @property
+    def targets(self) -> Array:
+        return self.given.targets
+
+    @property
+    def weights(self) -> Array:
+        return self.given.weights
+
+    @property
+    def norm(self) -> float:
+        return self.rows.norm
+
+
 class Block(ABC):
     """Answers about the rows of one matrix; how to pass over the features is left to the kind of matrix.
 
@@ -148,12 +184,7 @@ class Block(ABC):
         # nobody at all: of the right shape
         total = np.zeros(asked.width(self.columns, self.rows.has_intercept))
         for X, part in self.some_rows(records):
-            u = X * (part.scales / self.rows.length)[:, None]
-            counted = part.inverses > 0
-            r = np.column_stack([u * self.rows.length, np.full(len(u), self.rows.intercept)])
-            r = (r if self.rows.has_intercept else r[:, :-1]) / self.rows.norm
-            r = np.where(counted[:, None], r, 0.0)
-            total += asked.of(BoundedRows(X / self.rows.bound, u, r, part.targets, part.weights, self.rows.norm))
+            total += asked.of(_BoundedRows(X, part, self.rows))
         return total
 
     def scaled_rows(self, records: Bounded) -> Iterator[tuple[Any, Bounded]]:

@@ -163,7 +163,9 @@ class DenseBlock(Block):
                 with np.errstate(over="ignore", invalid="ignore"):
                     # record by record, unlike a matrix product: where a score overflows, its record's place must not
                     # decide whether it is infinite or not a number
-                    scores = np.stack([np.einsum("ji,j->i", X, w) for w in asked.table])
+                    scores = np.empty((len(asked), X.shape[1]))
+                    for w, of_model in zip(asked.table, scores, strict=True):
+                        np.einsum("ji,j->i", X, w, out=of_model)
                 sums += X @ multipliers(asked, scores, records.part(some), slopes).T
         return self.joined(sums.T, slopes)
 

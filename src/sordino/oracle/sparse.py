@@ -21,7 +21,7 @@ from sordino.oracle.kernels.slopes import kernel_of
 from sordino.oracle.kernels.sparse import GROUP
 from sordino.oracle.kernels.stack import stack_values
 from sordino.oracle.rows import Rows
-from sordino.oracle.statistics import BoundedRows, OfSparseRows, RowStatistic
+from sordino.oracle.statistics import GivenRows, OfSparseRows, RowStatistic
 
 _EVERY = np.empty(0, dtype=np.intp)
 # stored entries in a task, and rows that are scored before their slopes are taken
@@ -90,7 +90,7 @@ class SparseBlock(Block):
         usable = np.repeat(given.scales != 0, np.diff(whole.indptr))
         x = sparse.csr_array((np.where(usable, whole.data, 0.0), whole.indices, whole.indptr), shape=whole.shape)
         u = sparse.diags_array(given.scales / self.rows.length) @ x
-        some: Any = BoundedRows(x / self.rows.bound, u, u, given.targets, given.weights, self.rows.norm)
+        some: Any = GivenRows(x / self.rows.bound, u, u, given.targets, given.weights, self.rows.norm)
         return asked.of(some)
 
     def scaled_rows(self, records: Bounded) -> Iterator[tuple[Any, Bounded]]:

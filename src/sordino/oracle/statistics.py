@@ -37,7 +37,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -50,8 +50,25 @@ from sordino.row_by_row import row_by_row
 _SQRT2 = math.sqrt(2)
 
 
-class BoundedRows(NamedTuple):
+class BoundedRows(Protocol):
     """Some records: x, u, the rows with their intercept r, the targets, what each counts, and the norm that r is in."""
+
+    @property
+    def x(self) -> Array: ...
+    @property
+    def u(self) -> Array: ...
+    @property
+    def r(self) -> Array: ...
+    @property
+    def targets(self) -> Array: ...
+    @property
+    def weights(self) -> Array: ...
+    @property
+    def norm(self) -> float: ...
+
+
+class GivenRows(NamedTuple):
+    """`BoundedRows` that are all there."""
 
     x: Array
     u: Array

@@ -22,13 +22,14 @@ def multipliers(asked: ClippedSum, scores: Array, part: Bounded, slopes: Array) 
 
     a_i = scale_i <x_i, w> + offset,    s_i = weight_i clip(phi'(a_i, y_i), C / |row_i|),    scale_i s_i
 
-    `scores` are the <x_i, w>, of rows without usable features 0. The sums of the s_i are added to `slopes`.
+    `scores` are the <x_i, w>, of rows without usable features 0, and are overwritten. The sums of the s_i are added to
+    `slopes`.
     """
     K = asked.loss.outputs
     # what is not finite counts for nothing, and a warning would tell that there is such a record
     with np.errstate(all="ignore"):
         limits = asked.clip * part.inverses
-        a = scores * part.scales
+        a = np.multiply(scores, part.scales, out=scores)
         a += asked.offsets[:, None]
         if isinstance(asked.loss, QuadraticForm):
             s = part.targets * a
@@ -41,7 +42,7 @@ def multipliers(asked: ClippedSum, scores: Array, part: Bounded, slopes: Array) 
         if not np.isfinite(s.sum()):
             s = np.where(np.isfinite(s), s, 0.0)
         if K == 1:
-            s = np.minimum(s, limits)
+            np.minimum(s, limits, out=s)
             np.maximum(s, np.negative(limits, out=limits), out=s)
         else:
             lengths = np.sqrt(np.square(s).reshape(-1, K, len(part)).sum(axis=1))

@@ -77,12 +77,13 @@ def share(task: Callable[[int], None], count: int) -> None:
 
 _lock = threading.Lock()
 _users = 0
-_limit: Any = None
+_limited: list[tuple[Any, int]] = []
+"""Libraries that were allowed more threads, and how many."""
 
 
 def _unlock_child() -> None:
-    global _lock, _users, _limit
-    _lock, _users, _limit = threading.Lock(), 0, None
+    global _lock, _users, _limited
+    _lock, _users, _limited = threading.Lock(), 0, []
 
 
 if hasattr(os, "register_at_fork"):
@@ -97,10 +98,13 @@ def _blas() -> ThreadpoolController:
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Matrix products inside use one thread each, because `share` already uses every processor."""
-    global _users, _limit
+    global _users, _limited
     with _lock:
         if _users == 0:
-            _limit = _blas().limit(limits=1)
+            # one by one: a limit of threadpoolctl asks every library for its version too, which takes ten times as long
+            _limited = [(library, count) for library in _blas().lib_controllers if (count := library.num_threads) != 1]
+            for library, _ in _limited:
+                library.set_num_threads(1)
         _users += 1
     try:
         yield
@@ -108,4 +112,5 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _users -= 1
             if _users == 0:
-                _limit.restore_original_limits()
+                for library, count in _limited:
+                    library.set_num_threads(count)

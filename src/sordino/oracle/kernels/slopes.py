@@ -61,6 +61,12 @@ def _at_most(a: float, high: float) -> float:
     return high if high < a else a
 
 
+@inlined
+def _sigmoid(a: float) -> float:
+    e = exp(-abs(a))
+    return (1.0 if a > 0.0 else e) / (1.0 + e)
+
+
 def _for_numbers(function: Callable[..., Any], version: Callable[..., Any]) -> None:
     """Inside a kernel, `version` takes the place of one of the functions that formulas are written with."""
     # Numba looks whether both have the same arguments
@@ -73,6 +79,7 @@ _for_numbers(elementary.maximum, lambda a, b: b if b > a else a)
 _for_numbers(elementary.clip, lambda a, low, high: _at_most(low if low > a else a, high))
 _for_numbers(elementary.sign, lambda a: 1.0 if a > 0.0 else (-1.0 if a < 0.0 else 0.0))
 _for_numbers(elementary.exp, lambda a: exp(a))
+_for_numbers(elementary.sigmoid, lambda a: _sigmoid(a))
 _for_numbers(elementary.log, lambda a: math.log(a))
 _for_numbers(elementary.log1p, lambda a: math.log1p(a))
 
