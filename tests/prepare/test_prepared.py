@@ -34,7 +34,7 @@ from sordino.prepare import (
     Whitening,
     left_for_training,
 )
-from sordino.prepare.choice import ALMOST_ALL, OF_TEXTS
+from sordino.prepare.choice import ALMOST_ALL, OF_TEXTS, WIDTHS_SHARE
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import Composed, flatten
 from sordino.privacy.ledger_context import charged_to
@@ -186,10 +186,15 @@ def method_of(model, X, y):
 def test_auto_pays_where_public_facts_say_so():
     X, y = records()
     assert method_of(logistic(), X, y).preparation == USUAL
+    # columns of equal width take more records, or a larger budget
+    more = method_of(logistic().set_params(epsilon=8.0), X, y).preparation
+    assert more == (*USUAL, ColumnScales(WIDTHS_SHARE), NormQuantile())
     assert isinstance(method_of(PrivateLinearSVC(1.0, row_norm=8.0, classes=[-1, 1]), X, y), Prepared)
     for kind in (PrivateLinearRegression, PrivateHuberRegressor):
-        steps = method_of(kind(1.0, row_norm=8.0, target_bound=1.0), X, y).preparation
-        assert steps == (Centre(), NormQuantile(quantile=ALMOST_ALL))
+        norm = NormQuantile(quantile=ALMOST_ALL)
+        for large, widths in ((0.4, ()), (1.0, (ColumnScales(WIDTHS_SHARE), norm))):
+            steps = method_of(kind(large, row_norm=8.0, target_bound=1.0), X, y).preparation
+            assert steps == (Centre(), norm, *widths)
         # where a classifier still pays, a regression does not
         few = 0.2
         assert isinstance(method_of(logistic().set_params(epsilon=few), X, y), Prepared)

@@ -96,6 +96,15 @@ def test_columns_get_equal_widths():
     np.testing.assert_allclose((scaled**2).mean(axis=0), 1 / D, rtol=0.01)
 
 
+def test_columns_go_half_way_to_equal_widths():
+    X = rows_of()
+    X -= X.mean(axis=0)
+    widths, scaled = X.std(axis=0), run(ColumnScales(power=0.25), X).applied(X).std(axis=0)
+    np.testing.assert_allclose(scaled, np.sqrt(widths / widths.sum()), rtol=0.01)
+    with pytest.raises(ValueError, match="it lies above 0 and at most at 1/2"):
+        ColumnScales(power=0.6)
+
+
 def test_columns_that_few_rows_have_a_part_of_are_left_out():
     """n mu sqrt(share) = 40 and noise of sqrt 2 on a sum of sizes: a column passes from 2 sqrt 2/40 of the bound on."""
     X, mu = np.zeros((N, D)), 40 / N / math.sqrt(0.2)

@@ -3,6 +3,8 @@ r"""Which preparation, from public facts alone.
 `auto` pays for a centre and a norm where  x = n mu/sqrt(d)  is large enough: 2/(x sqrt a) is the error of the centre in
 units of the row bound, with the share a of the budget. The thresholds and quantiles were chosen by their mean loss over
 thirty public tables at four epsilons (`benchmarks/constants.py`), where each table was judged by what the others chose.
+Where x is larger still, columns are made equally wide too, and the norm is found once more: ranges that are far wider
+than what most records use are the rule (`benchmarks/shapes.py`, in the same way).
 
 Rows that are sparse stay so, and a model without an intercept has no use for a centre: neither has one. Texts, which
 are sparse rows of more columns than there are records, are brought down to their frequent words. How much that takes of
@@ -30,6 +32,9 @@ from sordino.problem import Problem
 OF_CLASSES, OF_NUMBERS = 8.0, 15.0
 """The least n mu/sqrt(d) that is worth the price. For numbers the tables do not tell 8 from 15; the latter leaves rows
 alone where records are few (331 at epsilon .5), which is better there."""
+
+EQUAL_CLASSES, EQUAL_NUMBERS, WIDTHS_SHARE = 250.0, 30.0, 0.05
+"""The least n mu/sqrt(d) from which columns are made equally wide, and what that takes of the budget."""
 
 OF_TEXTS = 0.4
 """How many rows of frequent words keep their length."""
@@ -64,7 +69,10 @@ def default_preparation(
     x = problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(columns)
     if x < (OF_CLASSES if classes else OF_NUMBERS):
         return ()
-    return (Centre(), NormQuantile() if classes else NormQuantile(quantile=ALMOST_ALL))
+    norm = NormQuantile() if classes else NormQuantile(quantile=ALMOST_ALL)
+    if x < (EQUAL_CLASSES if classes else EQUAL_NUMBERS):
+        return (Centre(), norm)
+    return (Centre(), norm, ColumnScales(WIDTHS_SHARE), norm)
 
 
 def steps_of(asked: Sequence[Preparation | Categories | str]) -> tuple[Categories | None, tuple[Preparation, ...]]:

@@ -1,6 +1,9 @@
-r"""How wide every column is, and columns of equal width.
+r"""How wide every column is, and columns of more equal width.
 
-    v_j = (1/n) sum u_ij^2 + N(0, s^2),     x_j -> x_j / sqrt(max(v_j, 2 s) d)
+    v_j = max( (1/n) sum u_ij^2 + N(0, s^2),  2 s ),     x_j -> x_j v_j^(-p) / t,     t^2 = sum_j v_j^(1 - 2p)
+
+p = 1/2 makes all columns equally wide, 1/4 goes half way: a category that few records have is then not the longest part
+of their rows.
 
 Privacy: a Gaussian release of a vector of squares that are not negative and add up to 1 at most, which one record moves
 by sqrt 2 (by 1 where it is added or removed). After it rows have a norm of about 1: a `NormQuantile` should follow.
@@ -24,10 +27,15 @@ from sordino.privacy.randomness import Randomness
 
 @dataclass(frozen=True)
 class ColumnScales:
+    """`power` is p."""
+
     share: float = 0.1
+    power: float = 0.5
 
     def __post_init__(self) -> None:
         check_share(self, self.share)
+        if not 0 < self.power <= 0.5:
+            raise ValueError(f"power is {self.power}: it lies above 0 and at most at 1/2, where columns are equal.")
 
     def plan(self, columns: int, records: int, relation: Relation, mu: float) -> StepPlan:
         multiplier = 1 / (mu * math.sqrt(self.share))
@@ -38,6 +46,7 @@ class ColumnScales:
     ) -> PreparedRows:
         if rows.matrix.ndim > 1:
             raise ValueError("columns are scaled before rows are whitened: name ColumnScales first, or leave it out.")
-        variances = oracle.release(SquareSum(), plan.noise, randomness) / records
-        floor = 2 * plan.noise.std / records
-        return replace(rows, matrix=rows.matrix / np.sqrt(np.maximum(variances, floor) * len(variances)))
+        told = oracle.release(SquareSum(), plan.noise, randomness) / records
+        widths = np.maximum(told, 2 * plan.noise.std / records)
+        length = math.sqrt(float(np.sum(widths ** (1 - 2 * self.power))))
+        return replace(rows, matrix=rows.matrix * widths**-self.power / length)
