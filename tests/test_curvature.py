@@ -187,6 +187,23 @@ def test_no_record_moves_the_sum_by_more_than_its_bound():
             assert max(sums) - min(sums) <= c * 1.01
 
 
+@pytest.mark.parametrize("made", [np.ascontiguousarray, np.asfortranarray, sparse.csr_array])
+def test_one_record_more_moves_no_other_across_a_jump_of_the_curvature(made):
+    """Scores are at Huber's threshold up to rounding, where the curvature goes from 1 to 0."""
+    rng = np.random.default_rng(1)
+    w, rows = rng.uniform(0.06, 0.12, size=37), rng.uniform(1, 2, size=(41, 37))
+    rows *= (0.5 / (rows @ w))[:, None]
+    budget = Budget(1e6, 1e-3, Relation.ADD_REMOVE)
+    problem = Problem(41, 37, Huber(0.5))
+
+    def total(n):
+        found = private_curvature(made(rows[:n]), np.zeros(n), problem, Rows(1.0), budget, w, Randomness.seeded(1))
+        return found.average * 41 * 37
+
+    for n in range(1, 41):
+        assert -0.01 <= total(n + 1) - total(n) <= 1.01
+
+
 def test_an_average_that_no_data_can_have_is_rounded_off():
     problem = Problem(5, 2, Logistic(), penalty=Ridge(0.01))
     found = [

@@ -8,12 +8,16 @@ from scipy import sparse
 
 from sordino.hidden_layers import HiddenLayers
 from sordino.losses import Huber
+from sordino.oracle.blocks import block_of
+from sordino.oracle.rows import Rows
 from sordino.oracle.statistics import CurvatureSum, GivenRows
 from sordino.row_bound import RowBound, linear_scores
-from sordino.row_by_row import row_by_row
+from sordino.row_by_row import row_by_row, squared_lengths
 
 RNG = np.random.default_rng(5)
-N, D, K = 700, 37, 5
+D, K = 37, 5
+N = (1 << 16) // D + 2
+"""Beside a whole piece of what is worked on at a time, two rows, or one where the last is left out."""
 X, W = RNG.normal(size=(N, D)), RNG.normal(size=(D, K))
 FORMS = {
     "doubles": lambda X: X,
@@ -39,8 +43,21 @@ SETTINGS = {
 def test_a_row_has_the_same_bits_among_any_others(setting, form):
     of, made = SETTINGS[setting], FORMS[form]
     everybody = of(made(X))
-    for some in (slice(0, 1), slice(5, 7), slice(3, 67), slice(1, None), slice(None, None, -1), slice(2, 600, 3)):
+    alone = [slice(i, i + 1) for i in range(9)]
+    for some in (*alone, slice(5, 7), slice(3, 67), slice(None, -1), slice(None, None, -1)):
         np.testing.assert_array_equal(of(made(X[some])), everybody[some])
+
+
+@pytest.mark.parametrize("d", [1, 7, 8, 9, 127, 129, 1000, 8193, 40_000])
+def test_a_row_is_as_long_among_any_others(d):
+    """Rows of more than 8192 numbers are where a library's buffers end."""
+    row = RNG.normal(size=d)
+    for n in (1, 2, 3, 10):
+        rows = np.tile(row, (n, 1))
+        found = {float(one) for made in (rows, np.asfortranarray(rows)) for one in squared_lengths(made)}
+        assert found == {float(squared_lengths(row[None])[0])}
+        assert len(np.unique(block_of(1e200 * rows, np.zeros(n), Rows(1.0)).given.inverses)) == 1
+        assert len(np.unique(block_of(rows, np.zeros(n), Rows(0.1)).given.scales)) == 1
 
 
 def test_the_product_is_the_product():

@@ -39,6 +39,7 @@ from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.release import release
+from sordino.row_by_row import row_by_row, squared_lengths
 
 _MOST_PARAMETERS = 5000
 
@@ -204,12 +205,14 @@ class _Records:
         """tr(Hessian of l_i) per record: the loss's own trace in the scores, times the squared norm of the row."""
         X, w, rows, loss, K = self.X, self.at, self.rows, self.problem.loss, self.problem.loss.outputs
         with np.errstate(all="ignore"):
-            squares = (X * X if isinstance(X, np.ndarray) else X.multiply(X)).sum(axis=1)
+            squares = squared_lengths(X) if isinstance(X, np.ndarray) else X.multiply(X).sum(axis=1)
             norms = np.sqrt(np.asarray(squares, dtype=float).ravel())
             scales = rows.scales(norms)
             features = w[:, :-1] if rows.has_intercept else w
             constant = rows.intercept * w[:, -1] if rows.has_intercept else np.zeros(K)
-            scores = np.where(scales[:, None] > 0, scales[:, None] * np.asarray(X @ features.T), 0.0) + constant
+            # curvatures may jump, so that a score is its record's own to the last bit
+            dots = row_by_row(X, features.T)
+            scores = np.where(scales[:, None] > 0, scales[:, None] * dots, 0.0) + constant
             # labels do not enter the curvature of these losses; a missing one must not stop the others
             second = loss.curvature(scores if K > 1 else scores[:, 0], np.where(np.isfinite(self.y), self.y, 0.0))
             inner = np.trace(second, axis1=-2, axis2=-1) if K > 1 else second

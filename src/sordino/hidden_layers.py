@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from sordino.arrays import Array
-from sordino.row_by_row import Product
+from sordino.row_by_row import Product, squared_lengths
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": np.tanh, "relu": lambda h: np.maximum(h, 0.0)}
 
 
 def scaled(X: Array, row_norm: float) -> Array:
     """h_0: every row within the bound, in units in which features measure about one."""
-    norms = np.linalg.norm(X, axis=1, keepdims=True)
+    norms = np.sqrt(squared_lengths(X))[:, None]
     inputs: Array = X * (math.sqrt(X.shape[1]) / np.maximum(norms, row_norm))
     return inputs
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sordino.arrays import Array
-from sordino.row_by_row import Product
+from sordino.row_by_row import Product, squared_lengths
 
 _BLOCK = 1 << 16
 """Numbers that are worked on at a time."""
@@ -51,7 +51,7 @@ class RowBound:
             s = self.scale**2
             squares = X.tocsr().power(2) @ s - 2 * (X @ (s * self.centre)) + s @ self.centre**2
         else:
-            squares = (((X - self.centre) * self.scale) ** 2).sum(axis=1)
+            squares = squared_lengths((X - self.centre) * self.scale)
         return _factors(squares)
 
 
@@ -82,5 +82,5 @@ def linear_scores(rows: Any, coef: Array, bound: RowBound | None, product: Produ
         moved = rows[start : start + step] - centre
         scores[start : start + step] = product(moved, weights)
         moved = np.multiply(moved, scale, out=moved) if scale.ndim == 1 else product(moved, scale)
-        scores[start : start + step] *= _factors(np.einsum("ij,ij->i", moved, moved))[:, None]
+        scores[start : start + step] *= _factors(squared_lengths(moved))[:, None]
     return np.asarray(scores + coef @ bound.centre)

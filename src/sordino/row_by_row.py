@@ -1,4 +1,4 @@
-"""Matrix products in which a row's result is its own to the last bit, whatever rows are beside it.
+"""Matrix products, and lengths, in which a row's result is its own to the last bit, whatever rows are beside it.
 
 Libraries for matrix products choose their order of additions by the shape of a matrix and by a row's place in it. Where
 a last bit decides something whole, which side of a kink or of an edge a record is on, many records could change sides
@@ -38,3 +38,8 @@ def row_by_row(rows: Any, matrix: Real) -> Array:
         for weights, values in zip(columns, rows[start : start + step].T, strict=True):
             some += weights[:, None] * values
     return np.ascontiguousarray(results.T).reshape(len(rows), *matrix.shape[1:])
+
+
+def squared_lengths(rows: Real) -> Array:
+    """|x|^2 for every row x, which has its numbers side by side: others a library adds up in another order if alone."""
+    return np.square(np.ascontiguousarray(rows)).sum(axis=1)

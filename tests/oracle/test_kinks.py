@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from sordino.losses import Absolute, EpsilonInsensitive, Hinge, Logistic, Pinball
+from sordino.losses import (
+    Absolute,
+    EpsilonInsensitive,
+    Hinge,
+    HuberisedHinge,
+    Logistic,
+    MoreauSmoothed,
+    Pinball,
+    Softmax,
+    Squared,
+)
 from sordino.oracle.block import Block
 from sordino.oracle.block_queries import ClippedSum, PersonSums
 from sordino.oracle.blocks import block_of
@@ -22,6 +34,9 @@ KINKS = {
     "absolute": (Absolute(), 0.5, 0.5),
     "pinball": (Pinball(0.8), 0.5, 0.5),
     "insensitive": (EpsilonInsensitive(0.25), 0.5, 0.75),
+    # as good as kinks: a slope goes from one end to the other within the last bits of a score
+    "envelope": (MoreauSmoothed(Hinge(), 1e15), 1.0, 1.0),
+    "narrow": (HuberisedHinge(1e-15), 1.0, 1.0),
 }
 
 
@@ -53,6 +68,19 @@ def test_one_record_more_moves_a_sum_by_that_record(name, models):
         less, more = (held(X[:count], target).answer(asked, None) for count in (n, n + 1))
         alone = held(X[n : n + 1], target).answer(asked, None)
         np.testing.assert_allclose(more - less, alone, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", [Squared(1.0), Softmax(2)])
+def test_a_clip_so_small_that_last_bits_fill_it(loss):
+    """Targets are 0 and so is the residual, or what the probability lacks of 1, but for a last bit."""
+    X, (w,) = at_the_kink(1.0, 1)
+    # 1 + e^-a is rounded to 1 on one side of log 2^53, and to more on the other
+    one = [53 * math.log(2) * w, 0 * w] if loss.outputs > 1 else [w]
+    table = np.tile(one, (9, 1))
+    asked = ClippedSum(loss, table, np.full(len(table), float(loss.outputs - 2)), 1e-20)
+    for n in SIZES:
+        less, more = (held(X[:count], 0.0).answer(asked, None) for count in (n, n + 1))
+        assert np.linalg.norm((more - less).reshape(9, -1), axis=1).max() <= 1.001e-20
 
 
 @pytest.mark.parametrize("name", KINKS)

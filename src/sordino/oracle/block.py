@@ -12,6 +12,7 @@ counts for nothing. Neither raises: an error would reveal the record.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,7 +25,6 @@ from scipy import sparse
 
 from sordino.arrays import Array, Index
 from sordino.losses import Loss, Weighted, unweighted
-from sordino.losses.kinked import Kinked
 from sordino.oracle.allowed import real_numbers
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, PersonSums, QuadraticForm
 from sordino.oracle.rows import Rows
@@ -37,6 +37,8 @@ _SMALLEST_SCALE = 1e-290
 # number depends on the order in which it is added up, which others' records might decide
 _LONGEST = 1e100
 _SMALLEST_NORM = 1e-300
+# of a clip: what a million records move it by together is a thousandth of it
+_NOTHING = 2.0**-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +202,8 @@ class Block(ABC):
         # a score may overflow, and so may a sum: that person counts for nothing, and nobody is told
         with np.errstate(over="ignore", invalid="ignore"):
             for r, part in block.scaled_rows(block.under(asked.loss)):
-                slopes, count = _scores_of_rows(r, asked.table, asked.loss), len(part)
+                # from the record alone: nobody knows here what a last bit decides once a person's sum is clipped
+                slopes, count = np.ascontiguousarray(row_by_row(r, asked.table.T).T), len(part)
                 as_they_are = replace(part, scales=np.ones(count))
                 to_multipliers(asked.of_records, slopes, None, as_they_are, np.zeros(len(slopes)))
                 here, numbers = np.unique(asked.owners[start : start + count], return_inverse=True)
@@ -241,18 +244,22 @@ class Block(ABC):
         return np.column_stack([features, self.rows.intercept * slopes]) if self.rows.has_intercept else features
 
 
-def has_jumps(loss: Loss | QuadraticForm) -> bool:
-    """Whether the slope of a record may change as a whole with the last bit of its score.
+def has_jumps(asked: ClippedSum, row_norm: float) -> bool:
+    """Whether what a record adds may change as a whole with the last bits of its score.
 
-    Then many records at the kink would change together if their number, or their places, had a part in how scores are
-    rounded: scores must be computed from the record alone, to the last bit.
+    Then many records would change together if their number, or their places, had a part in how scores are rounded:
+    scores must be computed from the record alone, to the last bit. A score is rounded by about u |w| R, which moves a
+    gradient by beta u |w|. That is nothing beside the clip, unless beta is infinite, at a kink, or the slope goes from
+    one end to the other, or past the clip, within a few of the numbers that there are.
     """
-    return not isinstance(loss, QuadraticForm) and isinstance(unweighted(loss), Kinked)
-
-
-def _scores_of_rows(r: Any, table: Array, loss: Loss | QuadraticForm) -> Array:
-    scores = row_by_row(r, table.T) if has_jumps(loss) else r @ table.T
-    return np.ascontiguousarray(scores.T)
+    if isinstance(asked.loss, QuadraticForm):
+        return False
+    points, clip = (asked.table,), asked.clip
+    if asked.earlier is not None:
+        points, clip = (asked.table, asked.earlier), min(asked.near, asked.clip)
+    longest = max(math.sqrt(np.vdot(w, w)) for w in points)
+    # not the other way round: at w = 0 and a kink it is not a number
+    return not asked.loss.smoothness(row_norm) * longest * sys.float_info.epsilon <= _NOTHING * clip
 
 
 def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part: Bounded, slopes: Array) -> None:

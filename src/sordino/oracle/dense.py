@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sordino.oracle.kernels.pool import cut, one_blas_thread, share
 from sordino.oracle.rows import Rows
 from sordino.oracle.statistics import RowStatistic
 from sordino.oracle.uncompiled import multipliers
+from sordino.row_by_row import row_by_row, squared_lengths
 
 _EVERY = np.empty(0, dtype=np.intp)
 # from this many scores per record on, matrix products beat one fused pass per model
@@ -88,12 +89,12 @@ class DenseBlock(Block):
         if isinstance(asked, PersonSums):
             return self.person_sums(asked, which)
         count, d = len(self) if which is None else len(which), self.X.shape[1]
-        # at a kink a score's last bit decides a whole slope: there only the kernels, whose scores are of a record alone
-        if not has_jumps(asked.loss):
-            if which is None and asked.earlier is None and 0 < count * d * len(asked) <= self.small:
-                return self._in_numpy(asked)
-            if len(asked) >= _STACK or asked.loss.outputs > 1:
-                return self._products(asked, which)
+        # where a score's last bit decides a whole slope there are only the kernels, whose scores are of a record alone
+        jumps = has_jumps(asked, self.rows.norm)
+        if not jumps and which is None and asked.earlier is None and 0 < count * d * len(asked) <= self.small:
+            return self._in_numpy(asked)
+        if asked.loss.outputs > 1 or (len(asked) >= _STACK and not jumps):
+            return self._products(asked, which, _scores_alone if jumps else _scores)
         from sordino.oracle.kernels.dense import clipped_sum
         from sordino.oracle.kernels.difference_kernels import clipped_differences
 
@@ -169,7 +170,7 @@ class DenseBlock(Block):
                 sums += X @ multipliers(asked, scores, records.part(some), slopes).T
         return self.joined(sums.T, slopes)
 
-    def _products(self, asked: ClippedSum, which: Index | None) -> Array:
+    def _products(self, asked: ClippedSum, which: Index | None, scored: Callable[[Array, Array], Array]) -> Array:
         """Many scores per record: two matrix products per range of rows, with slopes and clipping in between."""
         records = self.under(asked.loss)
         tasks, groups = self._tasks(len(self) if which is None else len(which), len(asked), asked.loss.outputs)
@@ -181,8 +182,8 @@ class DenseBlock(Block):
             some, room = asked.part(few), self._room(parts)
             for start, stop in parts:
                 X, part = self._rows(records, which, start, stop, room)
-                scores = _scores(some.table, X)
-                earlier = None if some.earlier is None else _scores(some.earlier, X)
+                scores = scored(some.table, X)
+                earlier = None if some.earlier is None else scored(some.earlier, X)
                 to_multipliers(some, scores, earlier, part, slopes[group, few])
                 sums[group, few] += scores @ X
 
@@ -244,7 +245,7 @@ def _norms(X: NDArray[Any]) -> Array:
         first, last = ranges[number]
         rows = X[first:last].astype(np.float64, copy=False)
         with np.errstate(all="ignore"):
-            squares = np.einsum("ij,ij->i", rows, rows)
+            squares = squared_lengths(rows)
             norms[first:last] = np.sqrt(squares)
             # a sum of squares within these limits has neither overflowed nor lost an entry that matters
             odd = np.flatnonzero(~((squares > _LOW) & (squares < _HIGH)))
@@ -252,7 +253,7 @@ def _norms(X: NDArray[Any]) -> Array:
                 # |x| = m |x / m|,   m = max_j |x_j|
                 m = np.abs(rows[odd]).max(axis=1, initial=0.0)
                 ratios = rows[odd] / np.where(m > 0, m, 1.0)[:, None]
-                scaled = m * np.sqrt(np.einsum("ij,ij->i", ratios, ratios))
+                scaled = m * np.sqrt(squared_lengths(ratios))
                 norms[first + odd] = np.where(m < math.inf, scaled, math.inf)
 
     share(task, len(ranges))
@@ -263,3 +264,8 @@ def _scores(table: Array, X: Array) -> Array:
     # a score may overflow, which the kernels can handle; a warning would tell that there is such a record
     with np.errstate(over="ignore", invalid="ignore"):
         return table @ X.T
+
+
+def _scores_alone(table: Array, X: Array) -> Array:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.ascontiguousarray(row_by_row(X, table.T).T)

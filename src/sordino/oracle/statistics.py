@@ -45,7 +45,7 @@ from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.losses import Loss, Squared
 from sordino.losses.scalar import Scalar
-from sordino.row_by_row import row_by_row
+from sordino.row_by_row import row_by_row, squared_lengths
 
 _SQRT2 = math.sqrt(2)
 
@@ -112,8 +112,8 @@ class RowsWithin:
     def of(self, some: BoundedRows) -> Array:
         # what is too long to be measured is not within any radius, and nobody is told that there is such a record
         with np.errstate(over="ignore", invalid="ignore"):
-            lengths = np.sqrt((some.x**2).sum(axis=1))
-        return np.array([np.count_nonzero(lengths <= self.radius) - self.share * len(lengths)])
+            squares = (some.x**2).sum(axis=1) if hasattr(some.x, "tocsr") else squared_lengths(some.x)
+        return np.array([np.count_nonzero(np.sqrt(squares) <= self.radius) - self.share * len(squares)])
 
 
 @dataclass(frozen=True)
