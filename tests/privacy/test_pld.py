@@ -254,6 +254,39 @@ def test_levels_at_the_frequencies_that_are_left(monkeypatch: pytest.MonkeyPatch
     assert above == pytest.approx(peer, rel=1e-3)
 
 
+@pytest.mark.parametrize("event", [poisson(1.0, 1e-3, 10**4), poisson(0.7, 1e-4, 10**5), fixed_size(3.0, 0.05, 500)])
+def test_many_steps_at_the_frequencies_that_are_left(event: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which frequencies carry nothing is known beforehand, and the others are the same as those of a transform."""
+    found = bracket(event, 1e-6, REPLACE)
+    monkeypatch.setattr(fourier, "_lowest", lambda *_: 0)
+    assert found == pytest.approx(bracket(event, 1e-6, REPLACE), rel=1e-8)
+
+
+@pytest.mark.parametrize("step", [1, 2, 7])
+@pytest.mark.parametrize("spread", [0.3, 5.0, 40.0])
+@pytest.mark.parametrize("count", [8, 300, 10**5])
+def test_frequencies_that_are_left_out_carry_nothing(step: int, spread: float, count: int) -> None:
+    """Also those of a law on every second or seventh point, which come back to their full size."""
+    rng, size = np.random.default_rng(count), 20_000
+    at = np.unique(np.rint(rng.normal(scale=spread, size=400))).astype(int) * step
+    mass = rng.random(len(at))
+    mass /= mass.sum()
+    low = fourier._lowest(at, mass, size, count)
+    sizes = np.abs(np.fft.rfft(np.bincount(at % size, mass, size)))
+    assert 0 <= low <= len(sizes)
+    if low:
+        assert (count * np.log(sizes[low:]) < fourier._GONE).all()
+    if step == 1 and count == 10**5:
+        assert 0 < low < 1000
+
+
+def test_an_epsilon_far_left_of_the_centre_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = poisson(1.0, 0.01, 1000)
+    usual = PLD.epsilon(event, 1e-5, ADD)
+    monkeypatch.setattr(fourier, "_LEFT_OF_CENTRE", -0.4)
+    assert PLD.epsilon(event, 1e-5, ADD) == pytest.approx(usual, rel=1e-12)
+
+
 def test_low_frequencies_are_those_of_a_transform() -> None:
     rng = np.random.default_rng(0)
     at, mass = rng.choice(1000, 50, replace=False), rng.random(50)

@@ -178,10 +178,14 @@ def _corners(fall: Array, width: Array) -> Index:
 
     A piece that falls more steeply than the one before it becomes one with it.
     """
-    starts: list[int] = []
-    slopes: list[float] = []
-    widths: list[float] = []
-    for start, (slope, wide) in enumerate(zip((fall / width).tolist(), width.tolist(), strict=True)):
+    steepness = fall / width
+    steeper = np.flatnonzero(steepness[1:] > steepness[:-1])
+    # up to the first piece that is steeper than the one before it there is nothing to do
+    done = int(steeper[0]) + 1 if steeper.size else len(fall)
+    starts = list(range(done))
+    slopes, widths = steepness[:done].tolist(), width[:done].tolist()
+    rest = zip(steepness[done:].tolist(), width[done:].tolist(), strict=True)
+    for start, (slope, wide) in enumerate(rest, done):
         while slopes and slopes[-1] < slope:
             together = widths[-1] + wide
             slope += (slopes.pop() - slope) * (widths.pop() / together)

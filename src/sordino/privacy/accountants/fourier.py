@@ -26,9 +26,18 @@ _Spectrum = npt.NDArray[np.complex128]
 _ROUNDING = 8 * 2.0**-52
 """Of one transform, relative, for every factor of two of its length and every factor multiplied in."""
 
-_LOOK, _LOW, _DEAD = 32, 400, 1e-20
-"""After so many levels, see whether only so many frequencies are left that are not next to nothing: then a product of
-two short tables is faster than a transform."""
+_LOOK, _DEAD, _SHORT = 8, 1e-20, 16
+"""After so many releases, see how many frequencies are left that are not next to nothing: where these, times the points
+of a loss, are no more than so many lengths of a transform, a product of two short tables is faster."""
+
+_GONE = -80.0
+"""log of a power of a frequency that carries nothing"""
+
+_SAMPLED = 16
+"""A transform that is so much shorter tells where the frequencies are that matter."""
+
+_LEFT_OF_CENTRE = 0.1
+"""As a part of the window: epsilon is seldom further left of the centre."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +60,25 @@ class Profile:
 
     def epsilon_above(self, delta: float) -> float:
         """The smallest epsilon with profile <= delta, or the bottom of the window if that is enough."""
-        heavy, light, profile = self._sums()
-        over = np.flatnonzero(profile > delta)
-        if over.size == 0:
+        assert not self.forgone.any()
+        left = self.centre - _LEFT_OF_CENTRE * (self.points[-1] - self.points[0])
+        # the sums begin at the right end, and go on to the left end only where they have to
+        for first in (int(np.searchsorted(self.points, left)), 0):
+            heavy, light, profile = self._sums(first)
+            over = np.flatnonzero(profile > delta)
+            if over.size:
+                break
+        else:
             return float(self.points[0])
         j = int(over[-1]) + 1
-        if j == len(self.points):
+        if j == len(profile):
             return math.inf
-        return self._within(j, heavy[j] + self.added - delta, light[j])
+        return self._within(first + j, heavy[j] + self.added - delta, light[j])
 
     def epsilon_below(self, delta: float) -> float:
         """The largest epsilon with profile >= delta, or minus infinity if there is none in the window."""
-        heavy, light, profile = self._sums()
+        heavy, light, profile = self._sums(0)
+        profile -= self.forgone
         over = np.flatnonzero(profile >= delta)
         if over.size == 0 or over[-1] + 1 == len(self.points):
             return -math.inf
@@ -72,16 +88,19 @@ class Profile:
     def _forgone(self, j: int) -> float:
         return float(self.forgone[min(j, len(self.forgone) - 1)])
 
-    def _sums(self) -> tuple[Array, Array, Array]:
-        """Suffix sums of w and of w e^(centre - s), and the profile at the points: A_{>j} - e^(s_j - centre) B_{>j}."""
-        heavy = np.cumsum(self.weight[::-1])[::-1]
-        light = np.cumsum((self.weight * _exponentials(self.points, -1.0, self.centre))[::-1])[::-1]
-        profile = _exponentials(self.points, 1.0, -self.centre)
+    def _sums(self, first: int) -> tuple[Array, Array, Array]:
+        """Suffix sums of w and of w e^(centre - s), and the profile at the points: A_{>j} - e^(s_j - centre) B_{>j}.
+
+        From the first point on that is asked for; nothing is given up yet.
+        """
+        points, weight = self.points[first:], self.weight[first:]
+        heavy = np.cumsum(weight[::-1])[::-1]
+        light = np.cumsum((weight * _exponentials(points, -1.0, self.centre))[::-1])[::-1]
+        profile = _exponentials(points, 1.0, -self.centre)
         np.multiply(profile[:-1], light[1:], out=profile[:-1])
         np.subtract(heavy[1:], profile[:-1], out=profile[:-1])
         profile[-1] = 0.0
         profile += self.added
-        profile -= self.forgone
         return heavy, light, profile
 
     def _within(self, j: int, excess: float, light: float) -> float:
@@ -195,6 +214,7 @@ def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Dominati
     size = fft.next_fast_len(math.ceil((tilt.top - tilt.bottom) / step) + 2, real=True)
     product = np.ones(size // 2 + 1, dtype=np.complex128)
     K = K_u = K_r = anchor = infinite = dropped = 0.0
+    # frequencies from `low` on are next to nothing; 0 where nobody knows
     releases, low = 0, 0
     for number, (pair, count) in enumerate(levels):
         atoms = discretise(pair, tilt.grid)
@@ -208,21 +228,25 @@ def _compose(levels: Sequence[Level], tilt: Tilt, discretise: Callable[[Dominati
         infinite += count * atoms.infinite
         releases += count
         tilted = np.exp(log_mass + tilt.t * losses - log_mgf)
+        if not low and count >= _LOOK:
+            low = _lowest(at, tilted, size, count)
         if low:
-            product[:low] *= _power(_low_frequencies(at % size, tilted, size, low), count)
-            continue
-        product *= _power(fft.rfft(np.bincount(at % size, tilted, size)), count)
-        if number % _LOOK == _LOOK - 1:
+            product = product[:low] * _power(_low_frequencies(at, tilted, size, low), count)
+        else:
+            product *= _power(fft.rfft(np.bincount(at % size, tilted, size)), count)
+        if low or number % _LOOK == _LOOK - 1:
             # no factor is larger than 1, so that frequencies which have died away stay so: they go into the rounding
             sizes = np.abs(product)
             alive = int(np.flatnonzero(sizes > _DEAD)[-1]) + 1
-            if alive <= _LOW:
-                low, dropped = alive, 2 * float(sizes[alive:].sum()) / size * (1 + 1e-6)
-                product[alive:] = 0.0
+            if alive * len(at) <= _SHORT * size:
+                low, dropped = alive, dropped + 2 * float(sizes[alive:].sum()) / size * (1 + 1e-6)
+                product = product[:low]
     # Every part is on the grid up to its anchor, so S is up to the sum of the anchors.
     first = math.floor((tilt.bottom - anchor) / step)
-    noise = _ROUNDING * (releases + math.log2(size) + low) * float(np.abs(product).mean()) + dropped
-    law = np.roll(fft.irfft(product, size, overwrite_x=True), -(first % size))
+    mean = float(np.abs(product).sum()) / (size // 2 + 1)
+    # short tables are made by doubling: no more is rounded in a row than in a transform
+    noise = _ROUNDING * (releases + math.log2(size)) * mean + dropped
+    law = np.roll(fft.irfft(product, size), -(first % size))
     points = anchor + (first + np.arange(size, dtype=np.float64)) * step
     return _Sum(points, law, K, K_u, K_r, infinite, noise, min(0.1, _ROUNDING * releases * 10))
 
@@ -244,25 +268,54 @@ def _log_mgf(losses: Array, log_mass: Array, t: float) -> float:
     return highest + math.log(np.exp(exponent - highest).sum())
 
 
+def _lowest(at: Index, mass: Array, size: int, count: int) -> int:
+    """From which frequency on `count` copies carry nothing; 0 where too many are left.
+
+    A shorter transform has fewer frequencies. Between two of them, w apart, the size of E e^(i w X) changes by no more
+    than w E |X - m|, whatever m is.
+    """
+    from scipy import fft
+
+    fewer = fft.next_fast_len(max(1, size // _SAMPLED), real=True)
+    sizes = np.abs(fft.rfft(np.bincount(at % fewer, mass, fewer)))
+    spread = float(np.abs(at - at @ mass) @ mass)
+    nearest = math.pi / fewer
+    alive = np.flatnonzero(sizes + (nearest * spread * (1 + 1e-6) + 1e-12) > math.exp(_GONE / count))
+    low = min(math.floor((float(alive[-1]) + 0.5) * size / fewer), size // 2) + 1
+    return low if low * len(at) <= _SHORT * size else 0
+
+
 def _low_frequencies(at: Index, mass: Array, size: int, low: int) -> _Spectrum:
     """sum_j mass_j z_j^k, z_j = e^(-2 pi i at_j / size), for k < low, as z^(a w + b) = z^(a w) z^b."""
     width = math.isqrt(low - 1) + 1
-    once = np.exp(-2j * math.pi / size * at)
-    powers = np.empty((width, len(at)), dtype=np.complex128)
-    powers[0], powers[1:] = 1.0, once
-    np.multiply.accumulate(powers, axis=0, out=powers)
-    strides = np.empty_like(powers)
-    strides[0], strides[1:] = mass, powers[-1] * once
-    np.multiply.accumulate(strides, axis=0, out=strides)
+    # an angle near zero is rounded less, and its multiples are too
+    angle = -2 * math.pi / size * ((at + size // 2) % size - size // 2)
+    once = np.empty(len(at), dtype=np.complex128)
+    # far faster than exponentials of complex numbers
+    once.real, once.imag = np.cos(angle), np.sin(angle)
+    powers = _powers(np.ones(len(at)), once, width)
+    strides = _powers(mass, powers[-1] * once, width)
     return (strides @ powers.T).ravel()[:low]
 
 
+def _powers(first: Array, ratio: _Spectrum, count: int) -> _Spectrum:
+    """first ratio^k for k < count."""
+    table = np.empty((count, len(ratio)), dtype=np.complex128)
+    table[0] = first
+    done = 1
+    while done < count:
+        more = min(done, count - done)
+        np.multiply(table[:more], ratio, out=table[done : done + more])
+        done, ratio = done + more, ratio * ratio
+    return table
+
+
 def _power(transform: _Spectrum, count: int) -> _Spectrum:
-    """The transform of `count` copies; frequencies whose power is below e^-80 carry nothing."""
+    """The transform of `count` copies; frequencies whose power is next to nothing carry nothing."""
     if count == 1:
         return transform
     size = np.abs(transform)
-    kept = size > math.exp(-80 / count)
+    kept = size > math.exp(_GONE / count)
     result = np.zeros_like(transform)
     result[kept] = transform[kept] ** count
     return result

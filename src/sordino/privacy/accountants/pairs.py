@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri_exp
 
 from sordino.arrays import Array
@@ -35,6 +36,10 @@ LARGEST_LOSS = 600.0
 """Losses beyond this count as infinite: e^600 still fits a double."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
+_AHEAD = (0.5 + 0.5 * _NODES)[:, None]
+"""How far into a cell, as a part of it, its density is looked at; one row for each of five places,"""
+_SHARES = _WEIGHTS * (0.5 / math.sqrt(2 * math.pi))
+"""... and what it counts for there, with the constant of the normal density."""
 
 
 class Dominating(Protocol):
@@ -88,7 +93,7 @@ class Removed:
     def cells(self, edges: Array) -> tuple[Array, Array]:
         q = self.rate
         x = self.point(edges)
-        still, moved, rising, _ = _integrals(x[:-1], x[1:], self.shift)
+        still, moved, rising = _rising(x[:-1], x[1:], self.shift)
         # P - e^a Q = q (int s dN - s_a int dN), for e^a = 1 - q + q s_a; below log(1 - q), s_a = 0 and a rest remains
         rest = np.maximum(0.0, -(np.expm1(edges[:-1]) + q))
         return (1 - q) * still + q * moved, q * rising + rest * still
@@ -138,7 +143,7 @@ class Added:
 
     def cells(self, edges: Array) -> tuple[Array, Array]:
         x = Removed(self.rate, self.shift).point(-edges)
-        still, _, _, falling = _integrals(x[1:], x[:-1], self.shift)
+        still, falling = _falling(x[1:], x[:-1], self.shift)
         # P - e^a Q = q e^a (s_a int dN - int s dN), for e^-a = 1 - q + q s_a
         with np.errstate(invalid="ignore"):
             return still, self.rate * np.exp(edges[:-1]) * falling
@@ -168,8 +173,8 @@ class Replaced:
     def cells(self, edges: Array) -> tuple[Array, Array]:
         q = self.rate
         x = self.point(edges)
-        still, moved, rising, _ = _integrals(x[:-1], x[1:], self.shift)
-        _, _, _, falling = _integrals(-x[1:], -x[:-1], self.shift)
+        still, moved, rising = _rising(x[:-1], x[1:], self.shift)
+        _, falling = _falling(-x[1:], -x[:-1], self.shift)
         # P - e^a Q = q (int s dN - s_a int dN) + q e^a (r_a int dN - int r dN), for r(x) = s(-x)
         with np.errstate(invalid="ignore"):
             return (1 - q) * still + q * moved, q * (rising + np.exp(edges[:-1]) * falling)
@@ -241,30 +246,50 @@ class Pure:
         return math.exp(-self.epsilon) * self.likely
 
 
-def _integrals(a: Array, b: Array, shift: float) -> tuple[Array, Array, Array, Array]:
-    """Over a < x <= b: int dN, int s dN, int (s - s(a)) dN and int (s(b) - s) dN, where s dN is the law N(shift, 1).
+def _rising(a: Array, b: Array, shift: float) -> tuple[Array, Array, Array]:
+    """Over a < x <= b: int dN, int s dN and int (s - s(a)) dN, where s dN is the law N(shift, 1).
 
     Narrow cells by quadrature of positive integrands, wide ones by differences of the distribution function.
     """
-    still, moved, rising, falling = np.empty((4, len(a)))
-    with np.errstate(invalid="ignore"):
-        narrow = (b - a) * (1 + shift + np.maximum(np.abs(a), np.abs(b))) < 0.2
-    left, width = a[narrow, None], (b[narrow] - a[narrow])[:, None]
-    ahead = width * (0.5 + 0.5 * _NODES)
-    weight = width * (0.5 / math.sqrt(2 * math.pi)) * _WEIGHTS
-    moving = weight * np.exp(-0.5 * (left + ahead - shift) ** 2)
-    still[narrow] = (weight * np.exp(-0.5 * (left + ahead) ** 2)).sum(axis=1)
-    moved[narrow] = moving.sum(axis=1)
-    rising[narrow] = (moving * -np.expm1(-shift * ahead)).sum(axis=1)
-    falling[narrow] = (moving * np.expm1(shift * (width - ahead))).sum(axis=1)
+    still, moved, rising = np.empty((3, len(a)))
+    narrow = _narrow(a, b, shift)
+    left, width = a[narrow], b[narrow] - a[narrow]
+    ahead = _AHEAD * width
+    x = left + ahead
+    moving = np.exp(-0.5 * (x - shift) ** 2)
+    still[narrow] = width * (_SHARES @ np.exp(-0.5 * x**2))
+    moved[narrow] = width * (_SHARES @ moving)
+    rising[narrow] = -width * (_SHARES @ (moving * np.expm1(-shift * ahead)))
     wide = ~narrow
     a, b = a[wide], b[wide]
     still[wide] = N = _between(a, b)
     moved[wide] = M = _between(a - shift, b - shift)
     with np.errstate(over="ignore", invalid="ignore"):
         rising[wide] = M - np.exp(shift * a - shift**2 / 2) * N
-        falling[wide] = np.exp(shift * b - shift**2 / 2) * N - M
-    return still, moved, rising, falling
+    return still, moved, rising
+
+
+def _falling(a: Array, b: Array, shift: float) -> tuple[Array, Array]:
+    """Over a < x <= b: int dN and int (s(b) - s) dN, in the same way."""
+    still, falling = np.empty((2, len(a)))
+    narrow = _narrow(a, b, shift)
+    left, width = a[narrow], b[narrow] - a[narrow]
+    ahead = _AHEAD * width
+    x = left + ahead
+    still[narrow] = width * (_SHARES @ np.exp(-0.5 * x**2))
+    falling[narrow] = width * (_SHARES @ (np.exp(-0.5 * (x - shift) ** 2) * np.expm1(shift * (width - ahead))))
+    wide = ~narrow
+    a, b = a[wide], b[wide]
+    still[wide] = N = _between(a, b)
+    with np.errstate(over="ignore", invalid="ignore"):
+        falling[wide] = np.exp(shift * b - shift**2 / 2) * N - _between(a - shift, b - shift)
+    return still, falling
+
+
+def _narrow(a: Array, b: Array, shift: float) -> NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.bool_] = (b - a) * (1 + shift + np.maximum(np.abs(a), np.abs(b))) < 0.2
+    return found
 
 
 def _between(a: Array, b: Array) -> Array:
