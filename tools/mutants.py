@@ -939,7 +939,7 @@ ROWS: list[Row] = [
     (
         "rows: one that is alone is measured in another order",
         "row_by_row.py",
-        "return np.square(np.ascontiguousarray(rows)).sum(axis=1)",
+        "return np.asarray(np.square(np.ascontiguousarray(rows)).sum(axis=1))",
         'return np.einsum("ij,ij->i", rows, rows)',
         "tests/test_row_by_row.py",
     ),

@@ -42,4 +42,4 @@ def row_by_row(rows: Any, matrix: Real) -> Array:
 
 def squared_lengths(rows: Real) -> Array:
     """|x|^2 for every row x, which has its numbers side by side: others a library adds up in another order if alone."""
-    return np.square(np.ascontiguousarray(rows)).sum(axis=1)
+    return np.asarray(np.square(np.ascontiguousarray(rows)).sum(axis=1))

@@ -254,10 +254,10 @@ def has_jumps(asked: ClippedSum, row_norm: float) -> bool:
     """
     if isinstance(asked.loss, QuadraticForm):
         return False
-    points, clip = (asked.table,), asked.clip
+    longest, clip = math.sqrt(np.vdot(asked.table, asked.table)), asked.clip
     if asked.earlier is not None:
-        points, clip = (asked.table, asked.earlier), min(asked.near, asked.clip)
-    longest = max(math.sqrt(np.vdot(w, w)) for w in points)
+        longest = max(longest, math.sqrt(np.vdot(asked.earlier, asked.earlier)))
+        clip = min(asked.near, asked.clip)
     # not the other way round: at w = 0 and a kink it is not a number
     return not asked.loss.smoothness(row_norm) * longest * sys.float_info.epsilon <= _NOTHING * clip
 
