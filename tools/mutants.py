@@ -796,6 +796,13 @@ ROWS: list[Row] = [
         "tests/oracle/files/test_bad_files.py",
     ),
     (
+        "files: records count once for every name of their file",
+        "tabular/stamp.py",
+        "if mark in known:",
+        "if False:",
+        "tests/oracle/files/test_bad_files.py",
+    ),
+    (
         "preparation: a long row counts for all of its length",
         "oracle/statistics.py",
         "return np.asarray(abs(some.u).sum(axis=0))",

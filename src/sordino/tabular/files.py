@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sordino.arrays import Index
 from sordino.tabular.cells import require_columns, require_different_names, shown_kind, sparing_cells
 from sordino.tabular.formats import ANY, ENDINGS, Kinds, TableFile, opened
-from sordino.tabular.stamp import Stamp
+from sordino.tabular.stamp import Stamp, require_different
 
 _PIECE = 1 << 14
 """Records that are read at once, where all are."""
@@ -238,6 +238,7 @@ def _listed(path: Path) -> list[Path]:
             )
     if not files:
         raise ValueError(f"{path} has no records: there are no tables in it.")
+    require_different(files)
     return files
 
 

@@ -1,4 +1,4 @@
-"""How a changed file is noticed."""
+"""How a changed file is noticed, and one that goes by two names."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ class Stamp:
                 f"{self.path} {gone} since it was opened: a guarantee is about one set of records, so nothing computed "
                 "from it was released. Keep the files as they are while a model is trained, and start again."
             )
+
+
+def require_different(paths: Iterable[Path]) -> None:
+    """Raise a sentence where two paths, or links, lead to one file."""
+    known: dict[tuple[int, int] | Path, Path] = {}
+    for path in paths:
+        state = os.stat(path)
+        # a file system without numbers for its files has zeros
+        mark = (state.st_dev, state.st_ino) if state.st_ino else path.resolve()
+        if mark in known:
+            raise ValueError(
+                f"{known[mark]} and {path} are one file: each of its records would count twice, and what is guaranteed of a "
+                "record would be false of it. Leave one of them out."
+            )
+        known[mark] = path
 
 
 def identity(stamps: Iterable[Stamp], *more: object) -> bytes:

@@ -45,6 +45,21 @@ def test_files_with_other_columns(tmp_path, second, sentence):
         Table(tmp_path, "y")
 
 
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_records_do_not_count_twice_because_their_file_has_two_names(tmp_path, link):
+    write(tmp_path / "1.parquet", NUMBERS)
+    link(tmp_path / "1.parquet", tmp_path / "latest.parquet")
+    with pytest.raises(ValueError, match=r"1.parquet and .*latest.parquet are one file: .* twice"):
+        Table(tmp_path, "y")
+    X, other = tmp_path / "X.npy", tmp_path / "other.npy"
+    np.save(X, np.ones((3, 2)))
+    np.save(tmp_path / "y.npy", np.ones(6))
+    link(X, other)
+    for features in ([X, other], [X, X]):
+        with pytest.raises(ValueError, match=r"are one file: .* twice"):
+            Arrays(features, tmp_path / "y.npy")
+
+
 def test_columns_that_are_not_used_may_differ(tmp_path):
     write(tmp_path / "1.parquet", {**NUMBERS, "c": ["text", None]})
     write(tmp_path / "2.parquet", {"y": [1.0], "c": [3], "d": [4], "a": [5.0]})

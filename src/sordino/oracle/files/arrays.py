@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sordino.arrays import Array, Index
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, record_units, with_coding
 from sordino.oracle.units import RecordUnits
-from sordino.tabular.stamp import Stamp, identity
+from sordino.tabular.stamp import Stamp, identity, require_different
 
 _Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -79,7 +79,9 @@ class Arrays:
 
     @cached_property
     def matrices(self) -> Stacked:
-        return Stacked.open(_paths(self.features), 2)
+        matrices = Stacked.open(_paths(self.features), 2)
+        require_different(_paths(self.features))
+        return matrices
 
     @cached_property
     def vectors(self) -> Stacked:
