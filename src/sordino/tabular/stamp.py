@@ -46,8 +46,8 @@ def require_different(paths: Iterable[Path]) -> None:
         mark = (state.st_dev, state.st_ino) if state.st_ino else path.resolve()
         if mark in known:
             raise ValueError(
-                f"{known[mark]} and {path} are one file: each of its records would count twice, and what is guaranteed of a "
-                "record would be false of it. Leave one of them out."
+                f"{known[mark]} and {path} are one file: each of its records would count twice, and what is "
+                "guaranteed of a record would be false of it. Leave one of them out."
             )
         known[mark] = path
 
