@@ -796,6 +796,13 @@ ROWS: list[Row] = [
         "tests/oracle/files/test_bad_files.py",
     ),
     (
+        "networks: the first record's dtype is made everybody's",
+        "oracle/torch/records.py",
+        "if part.dtype != dtype:",
+        "part = part.to(dtype)\n                if False:",
+        "tests/oracle/torch/test_records.py",
+    ),
+    (
         "files: records count once for every name of their file",
         "tabular/stamp.py",
         "if mark in known:",

@@ -123,6 +123,23 @@ def test_a_data_set_that_grows_during_the_run_is_refused():
         oracle._answer(Gradient(parameter_vector(model), 1.0))
 
 
+@pytest.mark.parametrize("targets", [[1, 0.5, 0.5], [1.0, 0.5, 2]])
+def test_no_record_decides_the_dtype_of_others(targets):
+    """As whole numbers, targets of 0.5 would be 0 wherever the first record's is 1, and not 1.0."""
+    model, data = nn.Linear(6, 1), [(torch.from_numpy(x), y) for x, y in zip(X, targets, strict=False)]
+
+    class Mixed(Dataset):
+        def __len__(self):
+            return len(data)
+
+        def __getitem__(self, number):
+            return data[number]
+
+    oracle = TorchOracle(model, lambda out, y: (out[:, 0] - y) ** 2, Mixed(), network_problem(model, 3))
+    with pytest.raises(ValueError, match="one dtype"):
+        oracle._answer(Gradient(parameter_vector(model), 1.0))
+
+
 def test_a_stream_is_refused():
     class Stream(IterableDataset):
         def __iter__(self):

@@ -124,12 +124,17 @@ class DatasetRecords:
     def read(self, which: Which, inputs: Tensor, targets: Tensor, seeds: Seeds) -> None:
         numbers = range(*which.indices(self._size)) if isinstance(which, slice) else which.tolist()
         items = self._items(list(numbers), seeds)
-        # each by itself: together, a record of another dtype would change that of its companions
         for place, item in enumerate(items):
             for out, part, dtype in zip((inputs, targets), item, self._dtypes, strict=True):
                 if part.shape != out.shape[1:]:
                     raise ValueError("the items of a data set must have one shape: cut or pad them.")
-                out[place] = part.to(dtype)
+                # not converted: a whole number as the first record's target would cut off everybody's fractions
+                if part.dtype != dtype:
+                    raise ValueError(
+                        "the items of a data set must have one dtype for all inputs and one for all targets, because "
+                        "the first record's is taken for that of all: convert them, as by float(target)."
+                    )
+                out[place] = part
 
     def sample(self, seeds: Seeds) -> tuple[Tensor, Tensor]:
         input, target = self._items([0], seeds)[0]
