@@ -13,11 +13,22 @@ from sklearn.preprocessing import StandardScaler
 
 from sordino import DPSGD, Budget, NoisyGradientDescent, PrivateImageClassifier, PrivateLogisticRegression, load_model
 from sordino.budget import Relation
-from sordino.estimators.pictures import CLIP, MOMENTUM, SCORE_NOISE, STEPS, map_of, picture_method
+from sordino.estimators.pictures import (
+    CENTRE_SHARE,
+    CLIP,
+    MOMENTUM,
+    NORM_SHARE,
+    SCORE_NOISE,
+    STEPS,
+    map_of,
+    picture_method,
+    picture_preparation,
+)
 from sordino.features import HOG
 from sordino.losses import Softmax
 from sordino.methods.schedule import gaussian_allowance
 from sordino.model_file import read_model, save_model, verify_model
+from sordino.prepare import Centre, NormQuantile, Prepared
 from sordino.privacy.accountants import epsilon
 from sordino.problem import Problem
 
@@ -87,6 +98,24 @@ def test_a_saved_model_takes_pictures_again(features, tmp_path: Path):
     loaded = read_model(tmp_path / "m")
     names = tuple(name.replace("12", "14") for name in loaded.feature_names)
     assert not all(finding.holds for finding in verify_model(replace(loaded, feature_names=names)))
+
+
+def test_what_pictures_have_in_common_is_taken_off_where_that_is_worth_its_price(tmp_path: Path):
+    assert picture_preparation(60_000, 520, Budget(1.0, 1e-5)) == [Centre(CENTRE_SHARE), NormQuantile(NORM_SHARE)]
+    # a centre of so few pictures would be noise
+    assert picture_preparation(8_000, 15_552, Budget(1.0, 1e-5)) is None
+    many, labels = strokes(4_000, 3)
+    model = PrivateImageClassifier(4.0, classes=["lying", "upright"]).fit(many, labels)
+    assert isinstance(model.certificate_.method, Prepared)
+    assert isinstance(model.certificate_.method.method, DPSGD)
+    assert model.row_bound_ is not None
+    save_model(model, tmp_path / "m")
+    loaded = read_model(tmp_path / "m")
+    assert all(finding.holds for finding in verify_model(loaded))
+    rows = model.features_.transform(X.astype(np.float32))
+    np.testing.assert_allclose(loaded.decision_function(rows), model.decision_function(X), rtol=1e-4, atol=1e-4)
+    again = load_model(tmp_path / "m").decision_function(X)
+    np.testing.assert_allclose(again, model.decision_function(X), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("names", [(), ("a",), ("HOG(shape=(12, 12)) 0",), ("HOG(shape=(12) 0",), ("Map(a=1) 0",)])

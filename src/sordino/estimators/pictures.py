@@ -8,7 +8,12 @@ end with noise of
 
 on a weight, with Delta what one record moves a sum, mu what the budget is in Gaussian differential privacy, and e what
 sampling costs beside steps on all records. A batch is the smallest power of two with e at most 1.05 and noise of 1.2
-clips or more in a step. eta makes s one, beside scores that differ by several where a class is sure.
+clips or more in a step. eta makes s two, beside scores that differ by many where a class is sure.
+
+Rows of pictures have much in common, which tells nothing apart and takes as much noise as what does. A centre and a
+norm are paid for with  a = .02  and .01 of mu^2 where the centre's error,  dist sqrt(d)/(n mu sqrt a)  in units of the
+rows, is .3 at most. Noise, clip and this bound are the best of a few on training pictures that were kept apart, 10,000
+of MNIST and 2,000 of the first 10,000 of CIFAR-10.
 """
 
 from __future__ import annotations
@@ -37,14 +42,19 @@ from sordino.methods import DPSGD, Cosine
 from sordino.methods.protocol import AnyMethod
 from sordino.methods.schedule import gaussian_allowance
 from sordino.model_file import released_weights
+from sordino.prepare import Centre, NormQuantile
+from sordino.prepare.protocol import Preparation
 from sordino.privacy.accountants import guarantee
 from sordino.problem import NetworkProblem
+from sordino.row_bound import linear_scores
 
-STEPS, MOMENTUM, CLIP = 300, 0.9, 0.5
+STEPS, MOMENTUM, CLIP = 300, 0.9, 0.2
 ENOUGH_NOISE, MOST_BY_SAMPLING = 1.2, 1.05
 """The least noise of a step, in units of the clip, and the most e."""
 
-SCORE_NOISE = 1.0
+SCORE_NOISE = 2.0
+
+CENTRE_SHARE, NORM_SHARE, LARGEST_ERROR = 0.02, 0.01, 0.3
 
 MAPS: dict[str, type[PictureMap]] = {"HOG": HOG, "Scattering": Scattering}
 
@@ -62,8 +72,8 @@ class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  
         pictures with texture; or a map of `sordino.features` with settings of your own.
     shape : (height, width) or (height, width, channels) of a picture, where pictures come as flat rows.
     classes : the labels, which must not be read from the records. `None` reads them, with a warning.
-    method : "auto" is DP-SGD with momentum on large batches, planned from public facts; or a method of
-        `sordino.methods`.
+    method : "auto" is DP-SGD with momentum on large batches, on rows whose common part is taken off where that is worth
+        its price, planned from public facts; or a method of `sordino.methods`.
 
     `X` holds pictures x height x width (x channels), whole numbers from 0 to 255 or numbers from 0 to 1.
 
@@ -71,6 +81,7 @@ class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  
     ----------
     coef_, intercept_, classes_ : the released model of the rows.
     features_ : the map.
+    row_bound_ : where rows were prepared, what they are kept within, in training and in predictions; else `None`.
     certificate_ : what was guaranteed, and why.
     """
 
@@ -103,24 +114,25 @@ class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  
         pictures = _pictures(X)
         self.features_ = self._map(pictures.shape[1:])
         rows = self.features_.fit(pictures).transform(pictures)
-        method = self.method
+        method, prepare = self.method, None
         if isinstance(method, str) and method == "auto":
             records, budget = stated(self, len(rows))
             method = picture_method(records, rows.shape[1], budget)
+            prepare = picture_preparation(records, rows.shape[1], budget)
         model = PrivateLogisticRegression(
             self.epsilon,
             self.delta,
             row_norm=1.0,
             classes=self.classes,
             method=method,
-            prepare=None,
+            prepare=prepare,
             relation=self.relation,
             records=self.records,
             l2=self.l2,
             random_state=self.random_state,
         ).fit(rows, y)
         self.coef_, self.intercept_, self.classes_ = model.coef_, model.intercept_, model.classes_
-        self.chosen_ = model.chosen_
+        self.chosen_, self.row_bound_ = model.chosen_, model.row_bound_
         # the map is a part of what is released: its name is in those of the features
         self.feature_names_in_ = named_features(self.features_, rows.shape[1])
         self.certificate_ = model.certificate_.about(released_weights(self))
@@ -128,7 +140,8 @@ class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  
 
     def decision_function(self, X: Any) -> Array:
         check_is_fitted(self)
-        scores: Array = self.features_.transform(_pictures(X)) @ self.coef_.T + self.intercept_
+        rows = self.features_.transform(_pictures(X))
+        scores: Array = linear_scores(rows, self.coef_, self.row_bound_) + self.intercept_
         return scores.ravel() if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -168,6 +181,14 @@ def picture_method(records: int, columns: int, budget: Budget) -> DPSGD:
     mu = gaussian_allowance(columns, budget)
     travel = STEPS * math.sqrt(3 / 8) * budget.relation.distance * CLIP / (mu * records)
     return DPSGD(STEPS, b, (1 - MOMENTUM) * SCORE_NOISE / travel, CLIP, MOMENTUM, Cosine())
+
+
+def picture_preparation(records: int, columns: int, budget: Budget) -> list[Preparation] | None:
+    """What "auto" pays for before: see above."""
+    error = budget.relation.distance * math.sqrt(columns / CENTRE_SHARE)
+    if error > LARGEST_ERROR * records * gaussian_allowance(columns, budget):
+        return None
+    return [Centre(CENTRE_SHARE), NormQuantile(NORM_SHARE)]
 
 
 def named_features(map: PictureMap, columns: int) -> NDArray[np.object_]:

@@ -98,7 +98,7 @@ def _of_pictures(model: LoadedModel, pictures: PictureMap) -> Any:
     estimator: Any = PrivateImageClassifier(**settings, features=pictures)
     estimator.features_, estimator.coef_, estimator.intercept_ = pictures, model.coef, model.intercept
     estimator.classes_, estimator.feature_names_in_ = model.classes, np.array(model.feature_names, dtype=object)
-    estimator.certificate_, estimator.chosen_ = model.certificate, None
+    estimator.certificate_, estimator.chosen_, estimator.row_bound_ = model.certificate, None, model.row_bound
     return estimator
 
 
