@@ -20,13 +20,14 @@ FAR = 1e9
 RECORDS = 10
 
 
-def problem(mu=0.0, domain=None, loss=None):
-    return Problem(RECORDS, 1, loss or Huber(), penalty=Ridge(mu), domain=domain or Everywhere())
+def problem(mu=0.0, domain=None, loss=None, features=1):
+    """Of two features the second is the constant column."""
+    return Problem(RECORDS, features, loss or Huber(), penalty=Ridge(mu), domain=domain or Everywhere())
 
 
 def neighbours(problem, relation):
     """Two oracles: the last record pulls up or down (replace-one), or is there or not (add/remove)."""
-    rows = Rows(bound=1.0)
+    rows = Rows(1.0, 0.5 * (problem.features - 1))
 
     def oracle(pulls):
         X = np.zeros((RECORDS - 1 + len(pulls), 1))
@@ -40,8 +41,8 @@ def neighbours(problem, relation):
 
 def outputs(method, plan, problem, oracle, randomness, runs):
     """One number per independent run, for stacks of runs side by side."""
-    weights = method.run(plan, problem, oracle, randomness, start=np.zeros((runs, 1))).weights
-    return (weights[-1] if weights.ndim == 3 else weights)[:, 0]
+    weights = method.run(plan, problem, oracle, randomness, start=np.zeros((runs, problem.dim))).weights
+    return (weights[-1] if weights.ndim == 3 else weights)[:, -1]
 
 
 def budget(epsilon=1.0, delta=1e-2, relation=Relation.REPLACE_ONE):

@@ -38,6 +38,7 @@ from sordino.methods import (
     AdaptiveGradientDescent as AdaptiveGradientDescent,
     ApproximateMinimaPerturbation as ApproximateMinimaPerturbation,
     BassilySmithThakurta as BassilySmithThakurta,
+    ConstantModel as ConstantModel,
     DPAdam as DPAdam,
     DPRMSProp as DPRMSProp,
     NoisyGradientDescent as NoisyGradientDescent,

@@ -134,9 +134,11 @@ def test_classes_that_do_not_occur_are_kept(binary):
 def test_sparse_and_dense_agree(binary, dtype):
     X, y = binary
     X = np.where(np.abs(X) < 0.5, 0, X).astype(dtype)
-    dense, thin = logistic(prepare=None).fit(X, y), logistic().fit(sparse.csr_matrix(X), y)
-    np.testing.assert_allclose(dense.coef_, thin.coef_, atol=1e-6)
-    np.testing.assert_array_equal(dense.predict(X), thin.predict(sparse.csr_matrix(X)))
+    for prepare in (None, ["starting score"]):
+        dense = logistic(prepare=prepare).fit(X, y)
+        thin = logistic(prepare=prepare).fit(sparse.csr_matrix(X), y)
+        np.testing.assert_allclose(dense.coef_, thin.coef_, atol=1e-6)
+        np.testing.assert_array_equal(dense.predict(X), thin.predict(sparse.csr_matrix(X)))
 
 
 def test_the_unit_of_a_row_does_not_matter(binary):

@@ -29,6 +29,7 @@ from sordino.oracle.statistics import (
     SizeSum,
     SlopeSum,
     SquareSum,
+    TargetSum,
     coordinates,
     matrix_of,
 )
@@ -49,6 +50,8 @@ ASKED = [
     *(CrossMoments(b, LOSS, squares=True) for b in (0.3, 1.0, 1.4)),
     ClassCounts(Logistic()),
     ClassCounts(Softmax(3)),
+    TargetSum(LOSS),
+    TargetSum(Logistic()),
 ]
 every_statistic = pytest.mark.parametrize("asked", ASKED, ids=repr)
 
@@ -107,6 +110,12 @@ def test_every_place_answers_with_the_plain_sum(asked, rho, place):
             labels = np.resize([1.0, -1.0, np.nan, 2.0, 0.0, 0.5], len(y))
             got = exact(PLACES[place](X, labels, problem, rows), asked)
             want = [np.sum(labels == k) for k in range(1, max(2, loss.outputs))]
+        case TargetSum(Logistic()):
+            labels = np.resize([1.0, 1.0, -1.0, np.nan, 2.0, 0.0, 0.5], len(y))
+            got = exact(PLACES[place](X, labels, problem, rows), asked)
+            want = [np.sum(labels == 1) - np.sum(labels == -1)]
+        case TargetSum():
+            want = [t.sum()]
     np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
 
 
@@ -114,7 +123,7 @@ def contribution(asked, z, weight=1.0):
     """Of one record: its row of three numbers, unbounded, and its target."""
     row, target = z[:COLUMNS], float(np.clip(z[COLUMNS], -2, 2))
     u = (row / max(1.0, np.linalg.norm(row)))[None]
-    if isinstance(asked, ClassCounts):
+    if isinstance(asked, ClassCounts) or asked == TargetSum(Logistic()):
         target = np.sign(target) if asked.loss.outputs == 1 else np.clip(round(abs(2 * target)), 0, 2)
     return asked.of(GivenRows(row[None], u, u, np.array([target]), np.array([weight])))
 

@@ -20,8 +20,8 @@ from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate
 from sordino.domains import Ball
 from sordino.ledger.ledger import Ledger
-from sordino.losses import Logistic, Softmax
-from sordino.methods import NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation
+from sordino.losses import Huber, Logistic, Softmax
+from sordino.methods import ConstantModel, NoisyGradientDescent, NoisySGD, ObjectivePerturbation, OutputPerturbation
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.prepare import (
@@ -31,15 +31,19 @@ from sordino.prepare import (
     FrequentColumns,
     NormQuantile,
     Prepared,
+    StartingScore,
     Whitening,
     left_for_training,
+    only_a_constant,
+    starting_score,
 )
 from sordino.prepare.choice import ALMOST_ALL, OF_TEXTS, WIDTHS_SHARE
+from sordino.prepare.starting_score import with_steps
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import Composed, flatten
 from sordino.privacy.ledger_context import charged_to
 from sordino.privacy.randomness import Randomness
-from sordino.problem import Problem
+from sordino.problem import PersonUnit, Problem
 from sordino.train import train
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
@@ -185,10 +189,12 @@ def method_of(model, X, y):
 
 def test_auto_pays_where_public_facts_say_so():
     X, y = records()
-    assert method_of(logistic(), X, y).preparation == USUAL
+    first, *rows = method_of(logistic(), X, y).preparation
+    assert isinstance(first, StartingScore)
+    assert tuple(rows) == USUAL
     # columns of equal width take more records, or a larger budget
-    more = method_of(logistic().set_params(epsilon=8.0), X, y).preparation
-    assert more == (*USUAL, ColumnScales(WIDTHS_SHARE), NormQuantile())
+    _, *more = method_of(logistic().set_params(epsilon=8.0), X, y).preparation
+    assert tuple(more) == (*USUAL, ColumnScales(WIDTHS_SHARE), NormQuantile())
     assert isinstance(method_of(PrivateLinearSVC(1.0, row_norm=8.0, classes=[-1, 1]), X, y), Prepared)
     for kind in (PrivateLinearRegression, PrivateHuberRegressor):
         norm = NormQuantile(quantile=ALMOST_ALL)
@@ -196,9 +202,9 @@ def test_auto_pays_where_public_facts_say_so():
             steps = method_of(kind(large, row_norm=8.0, target_bound=1.0), X, y).preparation
             assert steps == (Centre(), norm, *widths)
         # where a classifier still pays, a regression does not
-        few = 0.2
-        assert isinstance(method_of(logistic().set_params(epsilon=few), X, y), Prepared)
-        assert not isinstance(method_of(kind(few, row_norm=8.0, target_bound=1.0), X, y), Prepared)
+        few, (wide, told) = 0.35, records(d=16)
+        assert len(method_of(logistic().set_params(epsilon=few), wide, told).preparation) == 3
+        assert not isinstance(method_of(kind(few, row_norm=8.0, target_bound=1.0), wide, told), Prepared)
     for plain in (
         logistic(prepare=None),
         logistic(delta=0.0),
@@ -207,7 +213,61 @@ def test_auto_pays_where_public_facts_say_so():
         logistic(method=NoisyGradientDescent(20)),
     ):
         assert not isinstance(method_of(plain, X, y), Prepared)
-    assert not isinstance(method_of(logistic(), sparse.csr_array(X), y), Prepared)
+    (first,) = method_of(logistic(), sparse.csr_array(X), y).preparation
+    assert isinstance(first, StartingScore)
+
+
+def test_where_noise_would_drown_the_features_the_model_is_a_frequency():
+    X, y = records()
+    model = logistic().set_params(epsilon=0.05).fit(X, y)
+    assert model.certificate_.method == ConstantModel()
+    assert not model.coef_.any()
+    assert all(finding.holds for finding in verify(model.certificate_))
+    # which a method or a preparation of one's own overrides, and which is not known of records that count differently
+    for other in (logistic(prepare=None), logistic(method=NoisyGradientDescent()), logistic(class_weight="balanced")):
+        assert method_of(other.set_params(epsilon=0.05), X, y) != ConstantModel()
+    for price in (0.05, 1.0):
+        weighted = logistic(weight_bound=1.0).set_params(epsilon=price).fit(X, y, sample_weight=np.ones(len(y)))
+        assert "ConstantModel" not in str(weighted.certificate_.method)
+        assert "StartingScore" not in str(weighted.certificate_.method)
+
+
+def test_the_rarer_a_class_and_the_fewer_records_the_shorter_the_steps():
+    many, few = (starting_score(problem(n), BUDGET, True)[0] for n in (10_000, 60))
+    assert many.shortening < few.shortening <= 1
+    assert many.share < few.share
+    for unknown in (
+        problem(loss=Softmax(3)),
+        problem(loss=Huber(0.25, 1.0)),
+        replace(problem(), domain=Ball(1.0)),
+        replace(problem(), person=PersonUnit(3, "capped")),
+    ):
+        assert starting_score(unknown, BUDGET, True) == ()
+        assert not only_a_constant(unknown, Budget(0.001, 1e-6), True)
+    assert starting_score(problem(), BUDGET, False) == starting_score(problem(), Budget(1.0), True) == ()
+    assert starting_score(replace(problem(), person=PersonUnit()), BUDGET, True)
+
+
+def test_training_begins_at_the_best_score_without_features():
+    """Steps of next to no length: what is released is where training began."""
+    X, y = records(4000)
+    y[: len(y) // 2] = 1.0
+    still = Prepared(NoisyGradientDescent(5, 1e-9), (StartingScore(0.5), *USUAL))
+    facts = problem(4000)
+    trained = train(facts, Budget(10.0, 1e-6), still, linear_oracle(X, y, facts, GIVEN), rows=GIVEN)
+    score = trained.weights[-1] * GIVEN.intercept
+    p = np.mean(y > 0)
+    assert score == pytest.approx(math.log(p / (1 - p)), abs=0.01)
+    np.testing.assert_allclose(trained.weights[:-1], 0.0, atol=1e-6)
+
+
+def test_steps_are_shortened_where_that_costs_nothing():
+    paid = NoisyGradientDescent(5, 0.5).plan(problem(), BUDGET)
+    assert with_steps(paid, 0.25) == replace(paid, step_size=0.125)
+    amplified = replace(paid, amplification=1.5)
+    assert with_steps(amplified, 0.25) is amplified
+    exact = OutputPerturbation(5).plan(problem(), BUDGET)
+    assert with_steps(exact, 0.25) is exact
 
 
 def texts(n=300, words=400):
@@ -222,7 +282,7 @@ def texts(n=300, words=400):
 def test_auto_brings_texts_down_to_frequent_words():
     X, y = texts()
     model = PrivateLogisticRegression(3.0, row_norm=4.0, classes=[-1, 1]).fit(X, y)
-    assert model.certificate_.method.preparation == (FrequentColumns(), NormQuantile(quantile=OF_TEXTS))
+    assert model.certificate_.method.preparation[1:] == (FrequentColumns(), NormQuantile(quantile=OF_TEXTS))
     assert all(finding.holds for finding in verify(model.certificate_))
     assert 1 <= np.count_nonzero(model.coef_) < 100
     np.testing.assert_allclose(model.decision_function(X), model.decision_function(X.toarray()), atol=1e-12)

@@ -20,6 +20,7 @@ from sordino.prepare import (
     ColumnScales,
     FrequentColumns,
     NormQuantile,
+    StartingScore,
     Whitening,
 )
 from sordino.privacy.accountants import epsilon as cost, gdp_epsilon
@@ -144,7 +145,7 @@ def test_columns_of_unknown_width_are_brought_to_one():
 def test_noise_alone_breaks_nothing():
     """Whatever the answers are, rows stay finite."""
     X = rows_of()
-    for kind in set(PREPARATIONS.values()) - {ClassBalance}:
+    for kind in set(PREPARATIONS.values()) - {ClassBalance, StartingScore}:
         found = run(kind(), X, mu=1e-6)
         assert np.isfinite(found.applied(X)).all()
 
@@ -155,6 +156,7 @@ def test_settings_that_make_no_sense():
         (lambda: NormQuantile(quantile=1.0), "quantile is 1"),
         (lambda: Whitening(power=0.7), "power is 0.7"),
         (lambda: FrequentColumns(threshold=0.0), "threshold is 0"),
+        (lambda: StartingScore(shortening=1.5), "shortening is 1.5"),
         (lambda: ColumnBounds(outside=0.5), "outside is 0.5"),
     ):
         with pytest.raises(ValueError, match=words):

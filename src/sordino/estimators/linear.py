@@ -20,6 +20,7 @@ from sordino.linear_task import LinearTask
 from sordino.losses import Squared, unweighted
 from sordino.losses.kinked import Kinked
 from sordino.methods import (
+    ConstantModel,
     Method,
     NoisyGradientDescent,
     ObjectivePerturbation,
@@ -43,7 +44,9 @@ from sordino.prepare import (
     Prepared,
     default_preparation,
     left_for_training,
+    only_a_constant,
     share_of,
+    starting_score,
     steps_of,
 )
 from sordino.privacy.randomness import Randomness
@@ -155,7 +158,15 @@ def fit_linear(
         method = with_intervals(settings.method, settings.prepare, problem, budget)
     else:
         method = prepared_method(
-            settings.method, settings.prepare, problem, budget, intercept, stays_sparse, balance, unknown
+            settings.method,
+            settings.prepare,
+            problem,
+            budget,
+            intercept,
+            stays_sparse,
+            balance,
+            unknown,
+            weights is not None,
         )
     # after what can be refused: a refusal is no release
     warn_of_earlier_releases(X if known_by is None else known_by)
@@ -181,23 +192,30 @@ def prepared_method(
     stays_sparse: bool = False,
     balance: ClassBalance | None = None,
     unknown: int = 0,
+    weighted: bool = False,
 ) -> AnyMethod:
     """The method, on rows that are prepared first where `prepare` says so, and on classes that are balanced.
 
     "auto" prepares rows for the method "auto" where that is worth its price; a method with settings of its own is run
-    as it stands. The categories of `unknown` columns are to be discovered before.
+    as it stands. The categories of `unknown` columns are to be discovered before, and records may be `weighted`.
     """
     if unknown:
         first, rest = _discovery(prepare)
         left = left_for_training(problem, budget, first.share)
-        inner = prepared_method(method, rest, problem, left, intercept, stays_sparse, balance)
+        inner = prepared_method(method, rest, problem, left, intercept, stays_sparse, balance, weighted=weighted)
         return Discovered(inner, first, unknown)
     steps: tuple[PreparationStep, ...]
     if prepare is None:
         steps = ()
     elif isinstance(prepare, str) and prepare == "auto":
-        planned = isinstance(method, str)
-        steps = default_preparation(problem, budget, intercept, stays_sparse) if planned else ()
+        # where records or classes count differently, a mean of the targets is not theirs
+        alike = balance is None and not weighted
+        steps = ()
+        if isinstance(method, str) and method == "auto":
+            if alike and only_a_constant(problem, budget, intercept):
+                return ConstantModel()
+            begun = starting_score(problem, budget, intercept) if alike else ()
+            steps = (*begun, *default_preparation(problem, budget, intercept, stays_sparse))
     else:
         categories, steps = steps_of(prepare)
         if categories is not None:

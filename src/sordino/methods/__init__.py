@@ -10,6 +10,7 @@ from sordino.methods.baselines import (
     PermutationSGDPlan,
 )
 from sordino.methods.bounds import Bound, HasBound
+from sordino.methods.constant_model import ConstantModel, ConstantModelPlan
 from sordino.methods.momentum_sgd import DPSGD
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
 from sordino.methods.noisy_sgd import NoisySGD
@@ -32,6 +33,7 @@ METHODS: dict[str, type[AnyMethod]] = {
         NoisyGradientDescent,
         NoisySGD,
         SufficientStatistics,
+        ConstantModel,
         ProximalSmoothing,
         RandomRoundSGD,
         DPSGD,
@@ -56,6 +58,8 @@ __all__ = [
     "BassilySmithThakurta",
     "Bound",
     "Constant",
+    "ConstantModel",
+    "ConstantModelPlan",
     "Cosine",
     "DPAdam",
     "DPRMSProp",

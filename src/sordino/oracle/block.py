@@ -28,7 +28,7 @@ from sordino.losses import Loss, Weighted, unweighted
 from sordino.oracle.allowed import real_numbers
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, PersonSums, QuadraticForm
 from sordino.oracle.rows import Rows
-from sordino.oracle.statistics import OfTargets, RowStatistic
+from sordino.oracle.statistics import AboutTargets, GivenRows, OfTargets, RowStatistic
 from sordino.row_by_row import row_by_row
 
 # a multiplier so small that its products lose bits
@@ -183,6 +183,9 @@ class Block(ABC):
     def statistic(self, asked: RowStatistic) -> Array:
         """The sum over all units of the block."""
         records = self.under(asked.loss) if isinstance(asked, OfTargets) else self.given
+        if isinstance(asked, AboutTargets):
+            nothing = np.empty((len(records), 0))
+            return asked.of(GivenRows(nothing, nothing, nothing, records.targets, records.weights))
         # nobody at all: of the right shape
         total = np.zeros(asked.width(self.columns, self.rows.has_intercept))
         for X, part in self.some_rows(records):

@@ -14,6 +14,7 @@ a feature that is not finite has u_i = 0. Each sum says how far it moves when on
     CurvatureSum    sum (phi''_i/beta) r r^T        sqrt 2,  1                that of MomentSum, for weights in [0, 1]
     SlopeSum        sum (phi'_i/L)^2 r r^T          sqrt 2,  1
     ClassCounts     sum 1[y_i = k],  k > 0          sqrt 2,  1                1,  1 for two classes: one count
+    TargetSum       sum w y_i                       2,  1
 
 From CrossMoments on r = (s u, rho) is the row with its intercept and y the target, in units of their bounds. Two unit
 rows of cosine c and two targets of size 1 are sqrt(2 (1 - c^2) + 2 b^2 (1 - c y y')) apart, at most
@@ -43,7 +44,7 @@ import numpy as np
 
 from sordino.arrays import Array
 from sordino.budget import Relation
-from sordino.losses import Loss, Squared
+from sordino.losses import Huber, Logistic, Loss, Squared
 from sordino.losses.scalar import Scalar
 from sordino.row_by_row import row_by_row, squared_lengths
 
@@ -282,7 +283,47 @@ class ClassCounts:
         return np.asarray(np.count_nonzero(some.targets[:, None] == classes, axis=0), dtype=np.float64)
 
 
-OfTargets = CrossMoments | WeightedMoments | ClassCounts
+@dataclass(frozen=True)
+class TargetSum:
+    """Of targets that are -1 or 1, or numbers in units of their bound."""
+
+    loss: Loss
+    clip: ClassVar[float] = 1.0
+
+    @staticmethod
+    def of_loss(loss: Loss) -> TargetSum:
+        """Raises a sentence where the mean of the targets does not tell the best constant score."""
+        if not isinstance(loss, Logistic | Squared | Huber):
+            raise ValueError(
+                f"a constant score follows from the mean of the targets for two classes and for numbers by least "
+                f"squares or Huber's loss, and the loss is {type(loss).__name__}."
+            )
+        asked = TargetSum(loss)
+        if asked.bound is not None and not math.isfinite(asked.bound):
+            raise ValueError(
+                "the mean of the targets can be told where they have a bound: give the loss a target_bound."
+            )
+        return asked
+
+    @property
+    def bound(self) -> float | None:
+        """Of the targets; None for two classes."""
+        return self.loss.target_bound if isinstance(self.loss, Squared | Huber) else None
+
+    def sensitivity(self, relation: Relation) -> float:
+        return float(relation.distance)
+
+    def width(self, columns: int, intercept: bool) -> int:
+        return 1
+
+    def of(self, some: BoundedRows) -> Array:
+        return np.array([some.weights @ (some.targets / (self.bound or 1.0))])
+
+
+AboutTargets = ClassCounts | TargetSum
+"""Sums in which rows have no part."""
+
+OfTargets = CrossMoments | WeightedMoments | AboutTargets
 """Sums that leave out records whose target the loss does not admit."""
 
 OfSparseRows = RowSum | RowsWithin | SquareSum | SizeSum

@@ -2,7 +2,7 @@
 
 from sordino.prepare.categories import Categories, Discovered, DiscoveredPlan
 from sordino.prepare.centre import Centre
-from sordino.prepare.choice import default_preparation, steps_of
+from sordino.prepare.choice import default_preparation, only_a_constant, starting_score, steps_of
 from sordino.prepare.class_balance import ClassBalance
 from sordino.prepare.column_bounds import ColumnBounds
 from sordino.prepare.column_scales import ColumnScales
@@ -10,14 +10,24 @@ from sordino.prepare.frequent_columns import FrequentColumns
 from sordino.prepare.norm_quantile import NormQuantile
 from sordino.prepare.prepared import PreparationStep, Prepared, PreparedPlan, left_for_training, share_of
 from sordino.prepare.protocol import Preparation, StepPlan
+from sordino.prepare.starting_score import StartingScore
 from sordino.prepare.whitening import Whitening
 
 PREPARATIONS: dict[str, type[PreparationStep]] = {
     step.__name__: step
-    for step in (Centre, NormQuantile, ColumnScales, ColumnBounds, FrequentColumns, Whitening, ClassBalance)
+    for step in (
+        Centre,
+        NormQuantile,
+        ColumnScales,
+        ColumnBounds,
+        FrequentColumns,
+        Whitening,
+        ClassBalance,
+        StartingScore,
+    )
 }
 
-KEEPS_ZEROS = (NormQuantile, ColumnScales, FrequentColumns, ClassBalance)
+KEEPS_ZEROS = (NormQuantile, ColumnScales, FrequentColumns, ClassBalance, StartingScore)
 """Steps after which sparse rows are sparse."""
 
 __all__ = [
@@ -36,10 +46,13 @@ __all__ = [
     "PreparationStep",
     "Prepared",
     "PreparedPlan",
+    "StartingScore",
     "StepPlan",
     "Whitening",
     "default_preparation",
     "left_for_training",
+    "only_a_constant",
     "share_of",
+    "starting_score",
     "steps_of",
 ]

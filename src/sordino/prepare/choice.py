@@ -6,6 +6,11 @@ thirty public tables at four epsilons (`benchmarks/constants.py`), where each ta
 Where x is larger still, columns are made equally wide too, and the norm is found once more: ranges that are far wider
 than what most records use are the rule (`benchmarks/shapes.py`, in the same way).
 
+How frequent one of two classes is takes one number, known to 1/(n mu sqrt a), and training begins there
+(`StartingScore`). Where n mu is small, noise costs more than features are worth, and the frequency is the model
+(`only_a_constant`). These constants are chosen on parts of tables with 300 to 6,000 records
+(`benchmarks/intercept.py`), where the mean of numbers does not pay.
+
 Rows that are sparse stay so, and a model without an intercept has no use for a centre: neither has one. Texts, which
 are sparse rows of more columns than there are records, are brought down to their frequent words. How much that takes of
 the budget, the threshold and the norm after it were chosen on twelve codings of seven texts (`benchmarks/texts.py`).
@@ -25,7 +30,9 @@ from sordino.prepare.column_bounds import ColumnBounds
 from sordino.prepare.column_scales import ColumnScales
 from sordino.prepare.frequent_columns import FrequentColumns
 from sordino.prepare.norm_quantile import NormQuantile
+from sordino.prepare.prepared import PreparationStep
 from sordino.prepare.protocol import Preparation
+from sordino.prepare.starting_score import StartingScore
 from sordino.prepare.whitening import Whitening
 from sordino.problem import Problem
 
@@ -36,27 +43,63 @@ alone where records are few (331 at epsilon .5), which is better there."""
 EQUAL_CLASSES, EQUAL_NUMBERS, WIDTHS_SHARE = 250.0, 30.0, 0.05
 """The least n mu/sqrt(d) from which columns are made equally wide, and what that takes of the budget."""
 
+CONSTANT = 30.0
+"""The n mu below which the frequency of two classes is all that is learnt."""
+
+FREQUENCY, LEAST_SHARE, MOST_SHARE = 5.0, 0.02, 0.5
+"""n mu sqrt(a) that the frequency of a class is given, and the least and the most of a."""
+
+SHORTENED = 100.0
+"""The n mu up to which steps are shortened by all of 4p(1-p); above, by a power that falls like 1/(n mu)."""
+
 OF_TEXTS = 0.4
 """How many rows of frequent words keep their length."""
 
 ALMOST_ALL = 0.9
 """How many rows keep their length where a number is predicted: one that was scaled down bends the line."""
 
-NAMED: dict[str, type[Preparation | Categories]] = {
+NAMED: dict[str, type[Preparation | StartingScore | Categories]] = {
     "centre": Centre,
     "norm quantile": NormQuantile,
     "column scales": ColumnScales,
     "column bounds": ColumnBounds,
     "frequent columns": FrequentColumns,
+    "starting score": StartingScore,
     "whitening": Whitening,
     "categories": Categories,
 }
 
 
+def only_a_constant(problem: Problem, budget: Budget, intercept: bool) -> bool:
+    """Whether the frequency of two classes is the best model that these public facts have hope for."""
+    return _can_start(problem, budget, intercept) and _strength(problem, budget) < CONSTANT
+
+
+def starting_score(problem: Problem, budget: Budget, intercept: bool) -> tuple[StartingScore, ...]:
+    """Where training of two classes begins."""
+    if not _can_start(problem, budget, intercept):
+        return ()
+    strength = _strength(problem, budget)
+    share = min(max((FREQUENCY / strength) ** 2, LEAST_SHARE), MOST_SHARE)
+    return (StartingScore(share, min(1.0, SHORTENED / strength)),)
+
+
+def _can_start(problem: Problem, budget: Budget, intercept: bool) -> bool:
+    """A person counts one in the mean of targets only where the person's records count by their mean."""
+    alike = problem.person is None or problem.person.contribution == "mean"
+    known = isinstance(problem.loss, Logistic) and math.isinf(problem.domain.radius)
+    return known and alike and intercept and problem.features > 1 and not budget.pure
+
+
+def _strength(problem: Problem, budget: Budget) -> float:
+    """n mu: what n records can tell about one number, in units of what one of them may."""
+    return problem.records * gaussian_allowance(problem.dim, budget)
+
+
 def default_preparation(
     problem: Problem, budget: Budget, intercept: bool, sparse: bool = False
 ) -> tuple[Preparation, ...]:
-    """At this point of public facts, rows being dense or sparse; nothing where it is not worth its price."""
+    """Of rows, at this point of public facts, dense or sparse; nothing where it is not worth its price."""
     columns = problem.features - intercept
     if budget.pure or columns < 1 or not math.isinf(problem.domain.radius):
         return ()
@@ -66,7 +109,7 @@ def default_preparation(
         return (FrequentColumns(), NormQuantile(quantile=OF_TEXTS)) if texts else ()
     if not intercept:
         return ()
-    x = problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(columns)
+    x = _strength(problem, budget) / math.sqrt(columns)
     if x < (OF_CLASSES if classes else OF_NUMBERS):
         return ()
     norm = NormQuantile() if classes else NormQuantile(quantile=ALMOST_ALL)
@@ -75,14 +118,16 @@ def default_preparation(
     return (Centre(), norm, ColumnScales(WIDTHS_SHARE), norm)
 
 
-def steps_of(asked: Sequence[Preparation | Categories | str]) -> tuple[Categories | None, tuple[Preparation, ...]]:
+def steps_of(
+    asked: Sequence[PreparationStep | Categories | str],
+) -> tuple[Categories | None, tuple[PreparationStep, ...]]:
     """Steps by their names, with default settings, or as they are. A discovery of categories comes first."""
     if isinstance(asked, str) or not isinstance(asked, Sequence):
         raise ValueError(f"prepare is {asked!r}: it must be 'auto', None, or a list of {_known()} or of such steps.")
     found = []
     for step in asked:
         kind = NAMED.get(step) if isinstance(step, str) else None
-        if kind is None and not isinstance(step, Preparation | Categories):
+        if kind is None and not isinstance(step, Preparation | StartingScore | Categories):
             raise ValueError(f"prepare names {step!r}: known are {_known()}.")
         found.append(kind() if kind is not None else step)
     first = [step for step in found if isinstance(step, Categories)]

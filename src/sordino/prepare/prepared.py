@@ -2,7 +2,8 @@ r"""A method on rows that are prepared first: one plan, one release, one certifi
 
     given rows x  ->  (x - m) A,  steps one after the other, each paid for       ->  the method, on the same problem
 
-A step may also weigh the classes (`ClassBalance`), which changes the loss and none of its bounds.
+A step may also weigh the classes (`ClassBalance`), which changes the loss and none of its bounds, or say where training
+begins (`StartingScore`).
 
 Privacy: every step is a Gaussian release with a share of mu^2, where mu is what the budget is in Gaussian differential
 privacy; given what they released, the losses are fixed, and training is one more release that may depend on it. What
@@ -30,16 +31,20 @@ from sordino.methods.settings import require_delta, require_linear
 from sordino.methods.within import left_beside, plan_within
 from sordino.oracle.protocol import LinearOracle, Oracle
 from sordino.oracle.rows import PreparedRows
+from sordino.oracle.statistics import TargetSum
 from sordino.prepare.centre import Centre
 from sordino.prepare.class_balance import ClassBalance
 from sordino.prepare.column_bounds import ColumnBounds
 from sordino.prepare.protocol import Preparation, StepPlan
+from sordino.prepare.starting_score import StartingScore, with_steps
 from sordino.privacy.events import Composed, Event
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.words import plan_card
 
-PreparationStep = Preparation | ClassBalance
+PreparationStep = Preparation | ClassBalance | StartingScore
+ABOUT_TARGETS = (ClassBalance, StartingScore)
+"""Steps that leave rows alone."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,8 @@ class Prepared:
             raise ValueError("preparation must hold steps of preparation, such as Centre() and NormQuantile().")
         if not self.intercept and any(isinstance(step, Centre | ColumnBounds) for step in self.preparation):
             raise ValueError("a centre needs an intercept, without which scores on centred rows are other ones.")
+        if not self.intercept and any(isinstance(step, StartingScore) for step in self.preparation):
+            raise ValueError("a starting score is one of the intercept: use fit_intercept=True, or leave it out.")
         share_of(self.preparation)
         if self.method.calibration != "tight":
             raise ValueError(
@@ -96,6 +103,8 @@ class Prepared:
         for step in self.preparation:
             if isinstance(step, ClassBalance):
                 step.even(problem.loss)
+            if isinstance(step, StartingScore):
+                TargetSum.of_loss(problem.loss)
         mu = gaussian_allowance(problem.dim, budget)
         steps = tuple(step.plan(columns, problem.records, budget.relation, mu) for step in self.preparation)
         return self._within(problem, budget, steps)
@@ -117,15 +126,19 @@ class Prepared:
         if given.has_intercept != self.intercept:
             raise ValueError(f"intercept is {self.intercept} in the preparation, and the rows say otherwise.")
         rows, loss = PreparedRows.of(given, problem.features - given.has_intercept), problem.loss
+        inner, first = plan.inner, None
         for step, stated in zip(self.preparation, plan.preparation, strict=True):
             if isinstance(step, ClassBalance):
                 loss = step.weighted(loss, stated, problem.records, oracle, randomness)
+            elif isinstance(step, StartingScore):
+                first, factor = step.begin(stated, problem, oracle, randomness)
+                inner = with_steps(inner, factor)
             else:
                 rows = step.run(stated, rows, problem.records, oracle.under_rows(rows), randomness)
         ready = oracle.under_rows(rows).under(loss)
-        trained = self.method.run(plan.inner, replace(problem, loss=loss), ready, randomness)
+        trained = self.method.run(inner, replace(problem, loss=loss), ready, randomness, first)
         weights = rows.to_given(trained.weights, problem.loss.outputs, given)
-        learnt = any(not isinstance(step, ClassBalance) for step in self.preparation)
+        learnt = any(not isinstance(step, ABOUT_TARGETS) for step in self.preparation)
         return replace(trained, weights=weights, event=plan.event, row_bound=rows.row_bound if learnt else None)
 
     def _columns(self, problem: AnyProblem) -> tuple[Problem, int]:

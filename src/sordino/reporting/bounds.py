@@ -16,6 +16,7 @@ from sordino.prepare import (
     NormQuantile,
     PreparationStep,
     Prepared,
+    StartingScore,
     Whitening,
 )
 from sordino.problem import NetworkProblem, Problem
@@ -154,6 +155,8 @@ def learnt(step: PreparationStep) -> tuple[str, str]:
             return "shape of the rows", "what makes them rounder"
         case ClassBalance():
             return "number of records of every class", "what their weights follow from: classes count alike"
+        case StartingScore():
+            return "mean of the targets, or how frequent a class is", "where training begins"
     raise TypeError(f"{type(step).__name__} has no words in the report: add them here.")
 
 
