@@ -19,6 +19,7 @@ from sordino.methods import (
     RepeatedSelection,
     Setting,
 )
+from sordino.methods.descend import can_go_beside, descend, descend_side_by_side
 from sordino.methods.repeated_selection import MOST_ACCOUNTED, MOST_SETTINGS
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
@@ -26,6 +27,7 @@ from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.penalties import Ridge
 from sordino.privacy import accountants, calibrate
 from sordino.privacy.events import Selected, flatten
+from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.progress import watching
@@ -215,6 +217,78 @@ def test_a_loss_without_a_bound_at_zero_needs_a_clip():
     with pytest.raises(ValueError, match="score_clip is inf"):
         CLEAR.plan(unbounded, BUDGET)
     assert replace(CLEAR, score_clip=3.0).plan(unbounded, BUDGET).score_clip == 3.0
+
+
+def test_runs_on_all_records_go_side_by_side_and_end_where_they_end_alone():
+    """With other steps, clips, penalties and updates; with hardly any noise, so that their ends can be compared."""
+    hardly = [GaussianNoise(2.0, std, D) for std in (1e-6, 3e-6)]
+    methods = (
+        (NoisyGradientDescent(30, 1.0), 0.0, hardly[0]),
+        (NoisyGradientDescent(12, 0.5), 0.1, hardly[1]),
+        (NoisyGradientDescent(30, 1.0, clip=0.3), 0.01, hardly[0]),
+        (NoisyGradientDescent(20, 2.0, release="average"), 0.0, hardly[1]),
+    )
+    records, runs = oracle(), []
+    for rows, (method, l2, noise) in enumerate(methods, 1):
+        stated = replace(problem(), penalty=Ridge(l2))
+        plan = replace(method.plan(stated, BUDGET), noise=noise, amplification=None)
+        assert can_go_beside(plan)
+        runs.append((plan, stated, np.random.default_rng(rows).normal(size=(rows, D))))
+    together = descend_side_by_side(runs, records, Randomness.seeded(0))
+    for (plan, stated, start), end in zip(runs, together, strict=True):
+        alone = descend(plan, stated, records, Randomness.seeded(1), start)
+        np.testing.assert_allclose(end.weights, alone.weights, atol=1e-5)
+        assert end.event == alone.event
+        # every row has drawn noise of its own
+        assert not (end.weights == alone.weights).any()
+
+
+def test_a_question_of_several_runs_is_refused_where_one_has_too_little_noise():
+    plan = NoisyGradientDescent(5, 1.0).plan(problem(), BUDGET)
+    weak = replace(plan, noise=GaussianNoise(plan.noise.sensitivity / 2, plan.noise.std, D), amplification=None)
+    start = np.zeros((1, D))
+    with pytest.raises(ValueError, match="calibrate the noise to the query"):
+        descend_side_by_side([(plan, problem(), start), (weak, problem(), start)], oracle(), Randomness.seeded(0))
+
+
+def test_a_method_that_runs_otherwise_is_left_to_run():
+    """Whoever plans a descent need not follow it as it stands."""
+
+    class Elsewhere(NoisyGradientDescent):
+        @staticmethod
+        def run(plan, *given):
+            end = descend(plan, *given)
+            return replace(end, weights=end.weights + 100.0)
+
+    search = RepeatedSelection((Setting(Elsewhere(5, 0.01)),), mean_runs=4.0)
+    released = search.run(search.plan(problem(), BUDGET), problem(), oracle(), Randomness.seeded(1))
+    assert released.chosen == 0
+    assert (released.weights > 90).all()
+
+
+def test_runs_of_a_search_have_no_batch_and_no_random_end_in_common():
+    """The theorem asks for independent runs: what a stack shares would make them dependent."""
+    assert not can_go_beside(ON_BATCHES.plan(problem(), BUDGET))
+    assert not can_go_beside(NoisyGradientDescent(20, 1.0, release="random").plan(problem(), BUDGET))
+    assert not can_go_beside(OutputPerturbation(20, 1.0).plan(problem(), BUDGET))
+    search = RepeatedSelection((Setting(ON_BATCHES), GOOD), mean_runs=12.0)
+    planned, drawn, records = search.plan(problem(), BUDGET), [], oracle()
+    draw = type(records).draw
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            type(records),
+            "draw",
+            lambda self, sampling, randomness: drawn.append(sampling) or draw(self, sampling, randomness),
+        )
+        asked = []
+        run = NoisySGD.run
+        patch.setattr(NoisySGD, "run", staticmethod(lambda *given: asked.append(given[-1]) or run(*given)))
+        search.run(planned, problem(), records, Randomness.seeded(5))
+    assert len(asked) > 1
+    assert all(len(start) == 1 for start in asked)
+    # a batch for every step of every such run
+    assert sum(isinstance(sampling, Poisson) for sampling in drawn) == 20 * len(asked)
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 from scipy import stats
 
 from sordino.privacy.discrete_gaussian import FEW, rounding_distance
-from sordino.privacy.events import Approximate, Gaussian, PureDP
-from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise, Noise
+from sordino.privacy.events import Approximate, Gaussian, PureDP, compose
+from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise, Noise, NoisePerRow
 from sordino.privacy.randomness import Randomness
 
 ROWS, DIM = 40_000, 7
@@ -253,6 +253,22 @@ def test_every_row_of_a_stack_has_noise_of_its_own(noise, shape):
     assert released.shape == shape
     assert released.dtype == np.float64
     assert np.unique(released).size == released.size
+
+
+def test_rows_of_one_question_have_each_their_own_noise():
+    """As large as their own plan asks for, and independent of the other rows."""
+    small, large = GaussianNoise(1.0, 0.5, 200), GaussianNoise(2.0, 8.0, 200)
+    rows = NoisePerRow((small, small, large, small))
+    value = np.arange(4.0)[:, None] * np.ones(200)
+    added = np.array([rows.perturb(value, Randomness.seeded(seed)) - value for seed in range(200)])
+    np.testing.assert_allclose(added.std(axis=(0, 2)), [0.5, 0.5, 8.0, 0.5], rtol=0.02)
+    correlations = np.corrcoef(added.transpose(1, 0, 2).reshape(4, -1))
+    assert np.abs(correlations - np.eye(4)).max() < 0.03
+    # made for no more than the weakest of them, and refused where a row has none
+    assert rows.sensitivity == 1.0
+    assert rows.event == compose(small.event, small.event, large.event, small.event)
+    with pytest.raises(ValueError, match="3 values and noise for 4"):
+        rows.perturb(value[:3], Randomness.seeded(0))
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: type(noise).__name__)

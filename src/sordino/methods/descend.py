@@ -13,16 +13,20 @@ The moving average, with which the noise of the last steps is smoothed away, is
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
 from sordino.arrays import Array
-from sordino.methods.plan import DescentPlan
+from sordino.methods.plan import DescentPlan, LastStep
 from sordino.methods.protocol import AnyProblem, Release
 from sordino.oracle.protocol import Oracle
-from sordino.oracle.query import Gradient
+from sordino.oracle.query import Gradient, StepQuery
+from sordino.oracle.sampling import FullBatch
 from sordino.privacy.correlated_noise import NoiseOfRun
+from sordino.privacy.noise import Noise, NoisePerRow
 from sordino.privacy.randomness import Randomness
 from sordino.progress import steps
 
@@ -44,6 +48,71 @@ class DescentState:
 def descend(
     plan: DescentPlan, problem: AnyProblem, oracle: Oracle, randomness: Randomness, start: Array | None = None
 ) -> Release:
+    descent = _descent(plan, problem, oracle, randomness, start)
+    try:
+        asked = next(descent)
+        while True:
+            asked = descent.send(oracle.release(*asked, randomness))
+    except StopIteration as ended:
+        release: Release = ended.value
+        return release
+
+
+def can_go_beside(plan: object) -> TypeGuard[DescentPlan]:
+    """Whether runs of this plan are independent in one stack: batches and a random end are common to its rows."""
+    return (
+        isinstance(plan, DescentPlan)
+        and all(isinstance(sampling, FullBatch) for sampling, _, _ in plan.sums)
+        and isinstance(plan.stop, LastStep)
+    )
+
+
+def descend_side_by_side(
+    runs: Sequence[tuple[DescentPlan, AnyProblem, Array]], oracle: Oracle, randomness: Randomness
+) -> list[Release]:
+    """What `descend` makes of every plan, problem and stack of starts, where questions with one clip are asked at once.
+
+    The records are passed over once for all of them. Every row has its own plan's noise, drawn for it alone.
+    """
+    descents = [_descent(plan, problem, oracle, randomness, start) for plan, problem, start in runs]
+    releases: dict[int, Release] = {}
+    waiting = {number: next(descent) for number, descent in enumerate(descents)}
+    while waiting:
+        by_clip: dict[object, list[int]] = {}
+        for number, (query, _) in waiting.items():
+            # other questions than plain gradients are asked alone
+            plain = isinstance(query, Gradient) and query.batch is None and not query.softening
+            by_clip.setdefault(query.clip if plain else (number,), []).append(number)
+        answers: dict[int, Array] = {}
+        for numbers in by_clip.values():
+            some = [waiting[number] for number in numbers]
+            answers.update(zip(numbers, _asked_at_once(some, oracle, randomness), strict=True))
+        for number, answer in answers.items():
+            try:
+                waiting[number] = descents[number].send(answer)
+            except StopIteration as ended:
+                releases[number] = ended.value
+                del waiting[number]
+    return [releases[number] for number in range(len(runs))]
+
+
+_Asked = tuple[StepQuery, Noise]
+
+
+def _asked_at_once(some: list[_Asked], oracle: Oracle, randomness: Randomness) -> list[Array]:
+    if len(some) == 1:
+        return [oracle.release(*some[0], randomness)]
+    stacks = [query.at for query, _ in some if isinstance(query, Gradient)]
+    noises = tuple(noise for (_, noise), stack in zip(some, stacks, strict=True) for _ in stack)
+    query = Gradient(np.concatenate(stacks), some[0][0].clip)
+    answer = oracle.release(query, NoisePerRow(noises), randomness)
+    return np.split(answer, np.cumsum([len(stack) for stack in stacks])[:-1])
+
+
+def _descent(
+    plan: DescentPlan, problem: AnyProblem, oracle: Oracle, randomness: Randomness, start: Array | None
+) -> Generator[_Asked, Array, Release]:
+    """The loop: what it asks the records for, with which noise; it is sent the answers."""
     state = _begin(plan, problem.start() if start is None else start)
     begun = plan.noise.begin()
     # nobody can go on from a state without the noise that was added before it
@@ -54,7 +123,7 @@ def descend(
             break
         w, (sampling, noise) = state.w, plan.sum_at(t, begun)
         gradient = Gradient(w, plan.clip, oracle.draw(sampling, randomness), plan.softening)
-        g = oracle.release(plan.update.query(gradient, state.memory, t), noise, randomness)
+        g = yield plan.update.query(gradient, state.memory, t), noise
         # the answer is nobody else's: it becomes the step, and the step the next point, in the same memory
         g *= 1 / sampling.expected_size(plan.records)
         moved = plan.update.move(w, g, problem.penalty, plan.step_size_at(t), state.memory, t)

@@ -17,6 +17,10 @@ and a run costs the larger of the two, whichever setting it drew, not their sum.
 its accountant what K runs cost. K must stay secret: it is in no output, and progress is not told while the search runs.
 Every run is planned for the same (epsilon_1, delta), the largest epsilon_1 for which the whole search keeps the budget.
 
+Runs on all records go side by side (`methods.descend`), which saves passes over the records: each has noise of its own,
+and nothing in common with another one but the records. Runs on batches would have the batches of a stack in common, and
+go one after the other.
+
 Settings that differ in what the noise does not depend on (a penalty, a step size, a clip) are accounted for once. Those
 on batches that differ in size or number take a fraction of a second each, for whoever plans and for whoever verifies,
 so there is a limit to them.
@@ -26,13 +30,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.arrays import Array
+from sordino.arrays import Array, Index
 from sordino.budget import Budget, Relation
+from sordino.methods.descend import can_go_beside, descend, descend_side_by_side
 from sordino.methods.plan import DescentPlan
 from sordino.methods.protocol import AnyProblem, Calibration, Method, Plan, Release, StepEvents
 from sordino.methods.settings import require_delta, require_linear
@@ -175,21 +181,51 @@ class RepeatedSelection:
             oracle.draw(plan.held_out, randomness), kept, replace(problem, records=plan.held_out_records)
         )
         runs = plan.repetitions.draw(len(starts), randomness)
+        # of every run: its search, and its setting
+        searches = np.repeat(np.arange(len(starts)), runs)
+        drawn = randomness.noise.generator.integers(len(self.settings), size=len(searches))
         with watching(_say_nothing):
-            for number in range(int(runs.max())):
-                active = np.flatnonzero(runs > number)
-                drawn = randomness.noise.generator.integers(len(self.settings), size=len(active))
-                for j, (setting, its_plan) in enumerate(zip(self.settings, plan.plans, strict=True)):
-                    those = active[drawn == j]
-                    if not len(those):
-                        continue
-                    w = setting.method.run(its_plan, setting.problem(kept), training, randomness, starts[those]).weights
-                    s = scoring.release(ClippedLoss(w, plan.score_clip), plan.noise, randomness)
-                    better = s < least[those]
-                    those = those[better]
-                    best[those], chosen[those], least[those] = w[better], j, s[better]
+            for these, j, w in self._trained(plan, kept, training, randomness, starts, searches, drawn):
+                scores = scoring.release(ClippedLoss(w, plan.score_clip), plan.noise, randomness)
+                for search, s, found in zip(searches[these].tolist(), scores.tolist(), w, strict=True):
+                    if s < least[search]:
+                        best[search], chosen[search], least[search] = found, j, s
         weights = best.reshape(first.shape)
         return Release(weights, plan.event, int(chosen[0]) if first.ndim == 1 and chosen[0] >= 0 else None)
+
+    def _trained(
+        self,
+        plan: RepeatedSelectionPlan,
+        kept: Problem,
+        training: LinearOracle,
+        randomness: Randomness,
+        starts: Array,
+        searches: Index,
+        drawn: Index,
+    ) -> Iterator[tuple[Index, int, Array]]:
+        """Some runs by their numbers, all with one setting, which one, and the weights they end with."""
+        beside = {
+            j: one
+            for j, (setting, one) in enumerate(zip(self.settings, plan.plans, strict=True))
+            if (drawn == j).any() and setting.method.run is descend and can_go_beside(one)
+        }
+        groups = [np.flatnonzero(drawn == j) for j in beside]
+        descents = [
+            (one, self.settings[j].problem(kept), starts[searches[these]])
+            for (j, one), these in zip(beside.items(), groups, strict=True)
+        ]
+        for these, j, end in zip(groups, beside, descend_side_by_side(descents, training, randomness), strict=True):
+            yield these, j, end.weights
+        # where a stack has batches in common, no two runs of a search may be in it
+        place = np.arange(len(searches)) - np.searchsorted(searches, searches)
+        for number, j in itertools.product(range(int(place.max(initial=-1)) + 1), range(len(self.settings))):
+            these = np.flatnonzero((place == number) & (drawn == j))
+            if j not in beside and len(these):
+                setting = self.settings[j]
+                end = setting.method.run(
+                    plan.plans[j], setting.problem(kept), training, randomness, starts[searches[these]]
+                )
+                yield these, j, end.weights
 
     def _held_out(self, problem: Problem, relation: Relation) -> tuple[FixedSize | Poisson, int]:
         count = round(self.held_out * problem.records)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol
 
 import numpy as np
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from sordino.arrays import Array
 from sordino.privacy.discrete_gaussian import FEW, discrete_gaussian, discrete_gaussian_rows, rounding_distance
-from sordino.privacy.events import Approximate, Event, Gaussian, PureDP
+from sordino.privacy.events import Approximate, Event, Gaussian, PureDP, compose
 from sordino.privacy.ledger_context import require_release
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.scale_mixture import deviations
@@ -168,6 +169,37 @@ class L2LaplaceNoise:
         a = deviations(self.dim, math.prod(value.shape[:-1]), randomness.noise)
         scales = np.hypot(self.scale / self.step * a, _ROUNDING)
         return add_to(value, discrete_gaussian_rows(scales, self.dim, randomness.noise), self.step)
+
+
+@dataclass(frozen=True)
+class NoisePerRow:
+    """For a stack of values that are as many releases: every row has noise of its own kind, as if it came alone."""
+
+    noises: tuple[Noise, ...]
+
+    @property
+    def sensitivity(self) -> float:
+        """What every one of them was made for."""
+        return min(noise.sensitivity for noise in self.noises)
+
+    @property
+    def dim(self) -> int:
+        return self.noises[0].dim
+
+    @property
+    def event(self) -> Event:
+        """Of all rows together."""
+        return compose(*(noise.event for noise in self.noises))
+
+    def perturb(self, value: Array, randomness: Randomness) -> Array:
+        if len(value) != len(self.noises):
+            raise ValueError(f"{len(value)} values and noise for {len(self.noises)} of them: every row needs its own.")
+        perturbed, first = [], 0
+        for noise, alike in groupby(self.noises):
+            last = first + len(list(alike))
+            perturbed.append(noise.perturb(value[first:last], randomness))
+            first = last
+        return np.concatenate(perturbed)
 
 
 def _check(sensitivity: float, dim: int) -> None:
