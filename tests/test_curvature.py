@@ -187,6 +187,16 @@ def test_no_record_moves_the_sum_by_more_than_its_bound():
             assert max(sums) - min(sums) <= c * 1.01
 
 
+def test_rows_longer_than_the_problem_says_count_for_no_more_than_its_bound():
+    problem, budget = Problem(20, 2, Logistic(), row_norm=1.0), Budget(1e6, 1e-3)
+    rows = np.tile([10.0, 0.0], (20, 1))
+    found = [
+        private_curvature(rows[:n], np.ones(n), problem, Rows(10.0, norm=10.0), budget, None, Randomness.seeded(1))
+        for n in (1, 2)
+    ]
+    assert (found[1].average - found[0].average) * 2 * 20 == pytest.approx(problem.loss.trace(1.0), rel=0.01)
+
+
 @pytest.mark.parametrize("made", [np.ascontiguousarray, np.asfortranarray, sparse.csr_array])
 def test_one_record_more_moves_no_other_across_a_jump_of_the_curvature(made):
     """Scores are at Huber's threshold up to rounding, where the curvature goes from 1 to 0."""

@@ -958,6 +958,13 @@ ROWS: list[Row] = [
         "tests/test_row_by_row.py",
     ),
     (
+        "curvature: a record counts for more than its bound",
+        "curvature.py",
+        "np.clip(records.traces(), 0.0, c).sum()",
+        "records.traces().sum()",
+        "tests/test_curvature.py",
+    ),
+    (
         "curvature: matrix products score records at a jump",
         "curvature.py",
         "dots = row_by_row(X, features.T)",
