@@ -937,6 +937,20 @@ ROWS: list[Row] = [
         "tests/oracle/test_kinks.py",
     ),
     (
+        "rows: scores may overflow",
+        "oracle/block.py",
+        "scales[scales < max(_SMALLEST_SCALE, rows.factor / _LONGEST)] = 0.0",
+        "scales[scales < _SMALLEST_SCALE] = 0.0",
+        "tests/oracle/test_edges.py",
+    ),
+    (
+        "kinks: one row's duplicates decide the order of all",
+        "oracle/kernels/sparse.py",
+        "if column <= before:",
+        "if column == before:",
+        "tests/oracle/test_kinks.py",
+    ),
+    (
         "kinks: matrix products score the classes of a record",
         "oracle/dense.py",
         "_scores_alone if jumps else _scores",

@@ -13,6 +13,7 @@ from plain_gradients import exact
 from sordino.domains import Ball
 from sordino.losses import Huber, Logistic, Softmax, Squared
 from sordino.oracle import linear_oracle
+from sordino.oracle.blocks import block_of
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem
@@ -96,3 +97,11 @@ def test_a_short_step_keeps_its_digits(loss):
     got = exact(linear_oracle(X, y, problem, rows), Difference(at, since, 1.0))
     want = sum(plain.difference(X[i], y[i], rows, loss, at, since, 1.0) for i in range(37))
     np.testing.assert_allclose(got, want, atol=1e-9 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("bound", [1e-50, 1.0, 1e50])
+def test_a_row_whose_score_could_overflow_has_no_features(form, bound):
+    """What becomes of such a score depends on the order in which it is added up, which others might decide."""
+    found = block_of(form(bound * np.array([[1e101, 0.0], [1e99, 0.0], [1.0, 0.0]])), np.ones(3), Rows(bound)).given
+    np.testing.assert_array_equal(found.scales > 0, [False, True, True])

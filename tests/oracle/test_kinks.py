@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from sordino.losses import (
     Absolute,
@@ -93,6 +94,22 @@ def test_one_record_more_changes_no_other_person(name):
             for count in (n, n + 1)
         ]
         np.testing.assert_allclose(sums[1][:n], sums[0], atol=1e-12)
+
+
+def test_a_record_with_a_column_twice_changes_no_other():
+    """Summing it up sorts the entries of all rows, where they are not sorted: they add up in another order then."""
+    X, table = at_the_kink(1.0, 1)
+    n = 200
+    columns = np.tile(np.arange(D)[::-1], n)
+    asked = ClippedSum(Hinge(), table, np.zeros(1), 1.0)
+
+    def answered(last: list[int]) -> np.ndarray:
+        indices = np.concatenate([columns[:-D], last]).astype(np.int32)
+        rows = sparse.csr_array((X[:n, ::-1].ravel(), indices, np.arange(0, n * D + 1, D, dtype=np.int32)), (n, D))
+        return block_of(rows, np.ones(n), Rows(1.0)).answer(asked, None)
+
+    moved = answered([0] * D) - answered(list(range(D))[::-1])
+    assert np.linalg.norm(moved) <= X[n - 1].sum() + np.linalg.norm(X[n - 1])
 
 
 def test_smooth_losses_may_be_left_to_matrix_products():

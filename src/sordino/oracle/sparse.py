@@ -43,7 +43,7 @@ Transpose = Callable[[], tuple[Compressed, list[tuple[int, int]]]]
 class SparseBlock(Block):
     """Rows of a SciPy sparse matrix; one in CSR form of float32 or float64 is used as it is.
 
-    Entries may stand in any order within a row; a column that occurs twice in a row is summed into a copy first.
+    Where the columns of a row do not rise, all rows are sorted into a copy first, and what a row has twice is summed.
     Sums over all records for several scores use a transpose, if there is one to be had.
     """
 
@@ -290,7 +290,7 @@ def _ungrouped(sums: list[Array], scores: int) -> Array:
 
 
 def _compressed(X: Any) -> Compressed:
-    """The arrays of a CSR matrix, checked, with duplicates summed. The matrix itself is left alone."""
+    """The arrays of a CSR matrix, checked, in the order of the columns. The matrix itself is left alone."""
     data = X.data if X.dtype in (np.float32, np.float64) else X.data.astype(np.float64)
     indices, indptr = X.indices, X.indptr
     if indices.dtype != indptr.dtype or indices.dtype not in (np.int32, np.int64):
@@ -298,14 +298,15 @@ def _compressed(X: Any) -> Compressed:
     arrays = _views(data, indices, indptr)
     state = kernels.BROKEN
     if len(indptr) == X.shape[0] + 1 and len(data) >= len(indices):
-        state = kernels.structure(arrays.indptr, arrays.indices, np.zeros(X.shape[1], np.int64))
+        state = kernels.structure(arrays.indptr, arrays.indices, X.shape[1])
     if state == kernels.BROKEN:
         raise ValueError(
             "X is not a valid CSR matrix: its row positions must increase from 0 to the number of stored entries and "
             "its column numbers must lie within the matrix; build it anew with scipy.sparse.csr_array."
         )
-    if state == kernels.DUPLICATES:
-        # from the bare arrays: a matrix may wrongly remember that it has no duplicates, and would then do nothing
+    if state == kernels.DISORDERED:
+        # from the bare arrays: a matrix may wrongly remember that it has no duplicates, and would then do nothing. Not
+        # for duplicates alone: summing them sorts all rows, whose scores would have other last bits for one row's sake
         summed = sparse.csr_array((data.copy(), indices.copy(), indptr.copy()), shape=X.shape)
         summed.sum_duplicates()
         arrays = _views(summed.data, summed.indices, summed.indptr)

@@ -20,7 +20,7 @@ from sordino.oracle.kernels.slopes import Parameters, coefficients
 
 Indices = NDArray[Any]
 
-SOUND, DUPLICATES, BROKEN = range(3)
+SOUND, DISORDERED, BROKEN = range(3)
 GROUP = 8
 # rows whose entries stay in the nearest cache between their two uses
 TILE = 32
@@ -30,23 +30,22 @@ LINE, AHEAD = np.uint64(8), np.uint64(512)
 
 
 @compiled
-def structure(indptr: Indices, indices: Indices, seen: NDArray[np.int64]) -> int:
-    """SOUND, or what is wrong with the positions: DUPLICATES of a column in a row, BROKEN when they point outside.
-
-    `seen` comes as zeros, one per column, and goes as the row, counted from one, that had an entry there last.
-    """
+def structure(indptr: Indices, indices: Indices, columns: int) -> int:
+    """SOUND, or what is wrong: BROKEN when positions point outside, DISORDERED when columns of a row do not rise."""
     state = SOUND
     if indptr[0] != 0 or indptr[-1] > indices.size:
         return BROKEN
     for i in range(indptr.size - 1):
         if indptr[i + 1] < indptr[i]:
             return BROKEN
+        before = -1
         for q in range(indptr[i], indptr[i + 1]):
-            if indices[q] >= seen.size:
+            if indices[q] >= columns:
                 return BROKEN
-            if seen[indices[q]] == i + 1:
-                state = DUPLICATES
-            seen[indices[q]] = i + 1
+            column = np.int64(indices[q])
+            if column <= before:
+                state = DISORDERED
+            before = column
     return state
 
 
