@@ -101,6 +101,8 @@ class PreparedRows(Rows):
         # a number that is not finite spoils its own row alone, and a warning would tell that there is one
         with np.errstate(over="ignore", invalid="ignore"):
             moved = np.subtract(X, self.centre, dtype=np.float64)
+            # a matrix product may round a row differently beside others, which could decide something where a row lies
+            # exactly at an edge; the matrix has noise in it, so that none does but by a chance that no budget has
             # where it is: rows may take half of the memory there is
             return np.multiply(moved, self.matrix, out=moved) if self.matrix.ndim == 1 else moved @ self.matrix
 
