@@ -14,6 +14,7 @@ from sordino.estimators.classifiers import PrivateLogisticRegression
 from sordino.federation.plan import FederationPlan, Owner
 from sordino.losses import Logistic
 from sordino.methods import DPSGD
+from sordino.methods.schedule import LONGEST, balanced_descent
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import CyclicPoisson, FullBatch, InOrder, Poisson
@@ -47,6 +48,46 @@ def oracle_of(problem=PROBLEM, relation=Relation.REPLACE_ONE):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(problem.records, D))
     return linear_oracle(X, np.where(X[:, 0] > 0, 1.0, -1.0), problem, Rows(2.0), relation)
+
+
+LARGE = Problem(20_000, 10, Logistic())
+
+
+def test_a_run_in_order_is_planned_from_public_facts():
+    plan = DPSGD(sampling="in_order").plan(LARGE, BUDGET)
+    assert isinstance(plan.noise, CorrelatedNoise)
+    assert isinstance(plan.noise.correlation, BufferedToeplitz)
+    assert plan.steps == 4 * plan.sampling.batches
+    assert epsilon(plan.event, BUDGET.delta, BUDGET.relation) == pytest.approx(BUDGET.epsilon, rel=1e-3)
+    # noise that is not taken back is best in fewer, larger steps that are not as far
+    alone = DPSGD(sampling="in_order", noise="independent").plan(LARGE, BUDGET)
+    assert alone.sampling.batches < plan.sampling.batches
+    assert alone.steps * alone.step_size < plan.steps * plan.step_size
+    X = np.random.default_rng(0).uniform(-1, 1, size=(2000, 3))
+    model = PrivateLogisticRegression(2.0, row_norm=2.0, classes=[False, True], method=DPSGD(sampling="in_order"))
+    model.fit(X, X[:, 0] > 0)
+    assert all(finding.holds for finding in verify(model.certificate_))
+    assert model.score(X, X[:, 0] > 0) > 0.8
+
+
+def test_what_is_given_of_a_run_in_order_stays():
+    given = {"steps": 60, "batch_size": 900, "step_size": 0.3, "clip": 0.7}
+    for name, value in given.items():
+        plan = DPSGD(sampling="in_order", **{name: value}).plan(LARGE, BUDGET)
+        found = {"batch_size": 20_000 / plan.sampling.batches} | {
+            n: getattr(plan, n) for n in given if n != "batch_size"
+        }
+        assert found[name] == pytest.approx(value, rel=0.05)
+    assert DPSGD(sampling="in_order", bands=60).plan(LARGE, BUDGET).sampling.batches >= 60
+    plain, slow = (DPSGD(400, 200, sampling="in_order", momentum=m).plan(LARGE, BUDGET) for m in (0.0, 0.5))
+    assert slow.step_size == pytest.approx(plain.step_size / 2)
+
+
+def test_whole_batches_in_order_are_a_descent_on_all_records():
+    problem, budget = Problem(300, 5, Logistic()), Budget(0.2, 1e-5)
+    plan = DPSGD(sampling="in_order", noise="independent", batch_size=300, steps=30).plan(problem, budget)
+    whole = balanced_descent(problem, budget, paid="every step", longest=LONGEST)
+    assert plan.steps * plan.step_size == pytest.approx(whole.steps * whole.step_size, rel=0.1)
 
 
 class Noting:
@@ -258,7 +299,6 @@ REFUSED = {
         Relation.REPLACE_ONE,
         "say how many bands",
     ),
-    "no step size in order": (method_of(step_size=None), PROBLEM, Relation.REPLACE_ONE, "needs steps, batch_size and"),
     "no such noise": (method_of(noise="pink"), PROBLEM, Relation.REPLACE_ONE, "noise is 'pink'"),
 }
 

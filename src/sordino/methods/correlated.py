@@ -10,26 +10,42 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal, NamedTuple, Protocol
 
 from sordino.budget import Budget
 from sordino.methods.plan import Batches
 from sordino.methods.protocol import AnyProblem
+from sordino.methods.schedule import (
+    LONGEST,
+    STRIDE,
+    Descent,
+    balanced_descent,
+    expected_radius,
+    gaussian_allowance,
+    predicted_excess,
+)
 from sordino.methods.settings import batches_of
 from sordino.oracle.allowed import allow_sampling
 from sordino.oracle.sampling import CyclicPoisson, InOrder
+from sordino.privacy.accountants import gdp_epsilon
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.correlated_noise import CorrelatedNoise
 from sordino.privacy.correlation import MOST_BANDS, BandedToeplitz, Correlation
 from sordino.privacy.correlation_choice import WORTH_IT, best_banded, best_in_order, prefix_error
 from sordino.privacy.events import Event, repeat
 from sordino.privacy.noise import GaussianNoise
+from sordino.problem import Problem
 
 Batching = Literal["poisson", "fixed_size", "in_order"]
 """Every record by its own coin; a secret subset of fixed size; or one batch after the other, as the records stand."""
 
 NoiseKind = Literal["auto", "independent", "correlated"]
 """Of one step's noise and that of others. "auto" is correlated where batches are in order, and else independent."""
+
+
+EPOCHS_IN_ORDER, BATCHES_IN_ORDER = 4, (4, 10, 25, 50, 100, 200)
+"""How often records in order are read unless somebody says otherwise, and batches of an epoch to choose from."""
 
 
 class NoisyBatches(NamedTuple):
@@ -48,6 +64,16 @@ class CorrelatedSettings(Protocol):
     def bands(self) -> int | None: ...
     @property
     def noise_multiplier(self) -> float | None: ...
+    @property
+    def steps(self) -> int | None: ...
+    @property
+    def batch_size(self) -> int | None: ...
+    @property
+    def step_size(self) -> float | None: ...
+    @property
+    def clip(self) -> float | None: ...
+    @property
+    def momentum(self) -> float: ...
 
 
 def noisy_batches(
@@ -88,20 +114,56 @@ def _in_order(
 ) -> NoisyBatches:
     batches = InOrder(-(-problem.records // size))
     allow_sampling(batches, budget.relation, problem.unit)
-    b = batches.batches
-    correlation: Correlation
-    if settings.noise == "independent":
-        correlation = BandedToeplitz()
-    elif settings.bands is None:
-        correlation = best_in_order(steps, b)
-    elif settings.bands <= min(b, steps):
-        correlation = best_banded(steps, int(settings.bands))
-    else:
-        raise ValueError(
-            f"bands is {settings.bands}: the noise may remember at most as many steps as there are batches, {b}, and "
-            f"steps, {steps}."
-        )
+    b, correlation = batches.batches, _correlation(settings, steps, batches.batches)
     return NoisyBatches(batches, lambda m: CorrelatedNoise.at(m, Delta, problem.dim, correlation, steps, b))
+
+
+def _correlation(settings: CorrelatedSettings, steps: int, batches: int) -> Correlation:
+    """Of the noise of batches in order."""
+    if settings.noise == "independent":
+        return BandedToeplitz()
+    if settings.bands is None:
+        return best_in_order(steps, batches)
+    if settings.bands <= min(batches, steps):
+        return best_banded(steps, int(settings.bands))
+    raise ValueError(
+        f"bands is {settings.bands}: the noise may remember at most as many steps as there are batches, {batches}, and "
+        f"steps, {steps}."
+    )
+
+
+def in_order_descent(settings: CorrelatedSettings, problem: Problem, budget: Budget) -> tuple[Descent, int]:
+    r"""Steps, their size, the clip and the size of batches in order with the least predicted excess.
+
+    With b batches in an epoch and T steps the noise of the mean iterate is that of a descent on all records of the same
+    length, in T steps that are paid for one by one, times
+
+        rho = sqrt 2 S sqrt(mean q_t) b/T         (`privacy.correlation_choice`; 1 where b is 1 and noise independent)
+
+    so that the picture of `methods.schedule` holds with mu/rho in the place of mu.
+    """
+    allow_sampling(InOrder(1), budget.relation, problem.unit)
+    n, mu = problem.records, gaussian_allowance(problem.dim, budget)
+    _, beta, _ = problem.constants
+    # noise with bands remembers one epoch at most
+    known = [b for b in BATCHES_IN_ORDER if b >= (settings.bands or 1)] or [int(settings.bands or 1)]
+    sizes = [-(-n // b) for b in known] if settings.batch_size is None else [int(settings.batch_size)]
+    tried: list[tuple[float, Descent, int]] = []
+    for size in sizes:
+        b = -(-n // size)
+        T = settings.steps or EPOCHS_IN_ORDER * b
+        correlation = _correlation(settings, T, b)
+        rho = math.sqrt(2) * correlation.sensitivity(T, b) * prefix_error(correlation, T) * b / T
+        weaker = replace(budget, epsilon=gdp_epsilon(mu / rho, budget.delta))
+        plain = balanced_descent(problem, weaker, clip=settings.clip, paid="every step", longest=LONGEST)
+        # momentum makes a step 1/(1 - m) times as long in the end
+        reach = 1 / (1 - settings.momentum)
+        eta = settings.step_size or min(plain.steps * plain.step_size / T / reach, STRIDE / beta)
+        R0 = expected_radius(problem)
+        excess = predicted_excess(problem, budget.relation, mu / rho, T, eta * reach, R0, plain.clip, "every step")
+        tried.append((excess, Descent(T, eta, plain.clip), size))
+    _, descent, size = min(tried)
+    return descent, size
 
 
 def _least_error(

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from sordino.budget import Budget
-from sordino.methods.correlated import Batching, NoiseKind, noisy_batches
+from sordino.methods.correlated import Batching, NoiseKind, in_order_descent, noisy_batches
 from sordino.methods.descend import descend
 from sordino.methods.network_schedule import ENOUGH_NOISE, NetworkBatches, network_batches, network_step
 from sordino.methods.plan import DescentPlan
@@ -72,9 +72,10 @@ class DPSGD:
     not independent.
 
     `sampling="in_order"` takes one batch after the other as the records stand, for files that are read in order and
-    where drawing cannot be kept secret; shuffle a sorted table before. Its noise is correlated unless `noise` says
-    otherwise. With Poisson batches `noise="correlated"` takes the number of `bands` that leaves the least error, which
-    may be 1. A run with correlated noise keeps no checkpoints.
+    where drawing cannot be kept secret; shuffle a sorted table before. Its noise is correlated where that leaves less
+    error, unless `noise` says otherwise, and what is `None` is planned for four readings of the records. With Poisson
+    batches `noise="correlated"` takes the number of `bands` that leaves the least error, which may be 1. A run with
+    correlated noise keeps no checkpoints.
     """
 
     steps: int | None = None
@@ -188,10 +189,9 @@ class DPSGD:
         if self.sampling == "in_order":
             if self.steps and self.step_size and self.batch_size:
                 return Descent(self.steps, self.step_size, clip_of(problem, None)), self.batch_size
-            raise ValueError(
-                "DP-SGD on records in order needs steps, batch_size and step_size: what balances the error of drawn "
-                "batches does not hold for them. An epoch has records / batch_size steps."
-            )
+            assert not isinstance(problem, NetworkProblem)
+            problem.require("DP-SGD without a step size, steps and batch size", "smooth")
+            return in_order_descent(self, problem, budget)
         assert not isinstance(problem, NetworkProblem)
         problem.require("DP-SGD without a step size, steps, batch size and clip", "smooth")
         # in the long run momentum makes a step 1/(1 - rho) times as long
