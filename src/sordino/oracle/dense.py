@@ -39,7 +39,7 @@ class DenseBlock(Block):
     small = 1 << 17
     """Sums over all records of as many numbers, times the scores of a record, are left to NumPy.
 
-    It takes half as long again, and many a fit ends without waiting for the kernels' compiler. Nothing but the size of
+    It takes about twice as long, and many a fit ends without waiting for the kernels' compiler. Nothing but the size of
     a question decides, not what was asked before: a run has the same bits every time, and after an interruption.
     Batches are drawn by compiled code, and asked about many thousand times: they have the kernels.
     """
