@@ -38,7 +38,7 @@ def structure(indptr: Indices, indices: Indices, columns: int) -> int:
     for i in range(indptr.size - 1):
         if indptr[i + 1] < indptr[i]:
             return BROKEN
-        before = -1
+        before = np.int64(-1)
         for q in range(indptr[i], indptr[i + 1]):
             if indices[q] >= columns:
                 return BROKEN
