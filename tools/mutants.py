@@ -924,7 +924,7 @@ ROWS: list[Row] = [
     ),
     (
         "kinks: matrix products score records at a jump of the slope",
-        "oracle/block.py",
+        "oracle/dense.py",
         "jumps = has_jumps(asked, self.rows.norm)",
         "jumps = False",
         "tests/oracle/test_kinks.py",
