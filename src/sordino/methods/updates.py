@@ -139,7 +139,8 @@ class Moments:
         if g.size > FEW:
             from sordino.methods.update_kernels import adapt
 
-            adapt(*(each.reshape(-1) for each in (g, m, psi)), beta_1, beta_2, eta * mean, square, off, low, high, nu)
+            flat = g.reshape(-1), m.reshape(-1), psi.reshape(-1)
+            adapt(*flat, beta_1, beta_2, eta * mean, square, off, low, high, nu)
             return g
         m *= beta_1
         m += (1 - beta_1) * g
