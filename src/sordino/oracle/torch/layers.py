@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sordino.oracle.torch.matrix import Matrix
-from sordino.oracle.torch.pairs import Form, Pair, Scale
+from sordino.oracle.torch.pairs import Form, Pair, Written
 from sordino.oracle.torch.patches import Convolution, Patches
 from sordino.oracle.torch.recurrence import PARAMETERS, Recurrence
 
@@ -26,13 +26,13 @@ Instances = nn.InstanceNorm1d | nn.InstanceNorm2d | nn.InstanceNorm3d
 def _linear(layer: nn.Linear, a: Tensor, e: Tensor) -> Iterator[Entry]:
     a, e = _positions(a, 1), _positions(e, 1)
     yield "weight", Matrix((layer.out_features, layer.in_features)), Pair(e, a)
-    yield "bias", Scale(axis=1), Pair(e)
+    yield "bias", Written(), Pair(_added(e, 1))
 
 
 def _convolution(layer: Convolution, a: Tensor, e: Tensor) -> Iterator[Entry]:
     a, e = _alone(a, len(layer.kernel_size) + 2), _alone(e, len(layer.kernel_size) + 2)
     yield "weight", Patches(layer), Pair(a, e) if layer.transposed else Pair(e, a)
-    yield "bias", Scale(axis=2), Pair(e.flatten(2))
+    yield "bias", Written(), Pair(e.flatten(2).sum(2))
 
 
 def _embedding(layer: nn.Embedding, a: Tensor, e: Tensor) -> Iterator[Entry]:
@@ -46,36 +46,36 @@ def _layer_norm(layer: nn.LayerNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
     axes = len(layer.normalized_shape)
     x = nn.functional.layer_norm(a, layer.normalized_shape, None, None, layer.eps)
     e = _positions(e, axes)
-    yield "weight", Scale(axis=1), Pair(e, _positions(x, axes))
-    yield "bias", Scale(axis=1), Pair(e)
+    yield "weight", Written(), Pair(_added(e * _positions(x, axes), 1))
+    yield "bias", Written(), Pair(_added(e, 1))
 
 
 def _rms_norm(layer: nn.RMSNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
     axes = len(layer.normalized_shape)
     x = nn.functional.rms_norm(a, layer.normalized_shape, None, layer.eps)
-    yield "weight", Scale(axis=1), Pair(_positions(e, axes), _positions(x, axes))
+    yield "weight", Written(), Pair(_added(_positions(e, axes) * _positions(x, axes), 1))
 
 
 def _group_norm(layer: nn.GroupNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
     e, x = _channels(e.flatten(0, 1)), _normal_groups(layer, a.reshape(len(a), 1, layer.num_groups, -1))
-    yield "weight", Scale(axis=2), Pair(e, x.reshape(e.shape))
-    yield "bias", Scale(axis=2), Pair(e)
+    yield "weight", Written(), Pair(_added(e * x.reshape(e.shape), 2))
+    yield "bias", Written(), Pair(_added(e, 2))
 
 
 def _instance_norm(layer: Instances, a: Tensor, e: Tensor) -> Iterator[Entry]:
     a, e = (_alone(each, _axes(layer)) for each in (a, e))
     x = nn.functional.group_norm(a, layer.num_features, None, None, layer.eps)
     e = _channels(e)
-    yield "weight", Scale(axis=2), Pair(e, _channels(x))
-    yield "bias", Scale(axis=2), Pair(e)
+    yield "weight", Written(), Pair(_added(e * _channels(x), 2))
+    yield "bias", Written(), Pair(_added(e, 2))
 
 
 def _prelu(layer: nn.PReLU, a: Tensor, e: Tensor) -> Iterator[Entry]:
     below = a.clamp(max=0)
     if layer.num_parameters == 1:
-        yield "weight", Scale(axis=1), Pair(e.reshape(len(e), -1, 1), below.reshape(len(e), -1, 1))
+        yield "weight", Written(), Pair((e * below).reshape(len(e), -1).sum(1, keepdim=True))
     else:
-        yield "weight", Scale(axis=2), Pair(_channels(e.flatten(0, 1)), _channels(below.flatten(0, 1)))
+        yield "weight", Written(), Pair(_added(_channels((e * below).flatten(0, 1)), 2))
 
 
 def _recurrence(layer: Recurrence, x: Tensor, h: Tensor, *rest: Tensor) -> Iterator[Entry]:
@@ -89,8 +89,8 @@ def _recurrence(layer: Recurrence, x: Tensor, h: Tensor, *rest: Tensor) -> Itera
         own = torch.cat([e[..., : 2 * width], e[..., 2 * width :] * r], -1)
     yield "weight_ih", Matrix((e.shape[-1], x.shape[-1])), Pair(e, x)
     yield "weight_hh", Matrix((e.shape[-1], h.shape[-1])), Pair(own, h)
-    yield "bias_ih", Scale(axis=1), Pair(e)
-    yield "bias_hh", Scale(axis=1), Pair(own)
+    yield "bias_ih", Written(), Pair(_added(e, 1))
+    yield "bias_hh", Written(), Pair(_added(own, 1))
 
 
 def _normal_groups(layer: nn.GroupNorm, groups: Tensor) -> Tensor:
@@ -112,6 +112,11 @@ def _positions(tensor: Tensor, axes: int) -> Tensor:
     records, n = len(tensor), math.prod(tensor.shape[-axes:])
     positions = tensor.numel() // (records * n)
     return tensor.reshape((records, n) if positions == 1 else (records, positions, n))
+
+
+def _added(tensor: Tensor, axis: int) -> Tensor:
+    """Over the positions, which are axis 1 or 2 of three; (records, n) has one position."""
+    return tensor if tensor.ndim == 2 else tensor.sum(axis)
 
 
 def _alone(tensor: Tensor, axes: int) -> Tensor:

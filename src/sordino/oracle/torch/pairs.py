@@ -10,7 +10,7 @@ What the product means is the form:
 
     Matrix     sum_t left_t right_t'     a linear layer, t its positions; an embedding, where left_t is a unit vector
     Patches    the same, where right_t is the patch of a convolution's input at position t
-    Scale      sum_t left_t . right_t    elementwise: the weight of a normalisation; without a right side, a bias
+    Written    left alone, as the pass has computed it: of a bias, or of the weight of a normalisation
 
 Norms are bounded from above, so that no record is clipped by a norm that rounding has made too small.
 """
@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-import torch
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
@@ -65,31 +64,22 @@ class SummingForm(Form, Protocol):
         ...
 
 
-class Scale:
-    """sum_t left_t . right_t. The positions are `axis` 1 or 2 of three; tensors of two axes have one position."""
-
-    def __init__(self, axis: int) -> None:
-        self.axis = axis
+class Written:
+    """The gradients themselves, records x parameters: a pass has added them up, and they are on the left."""
 
     def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
-        first = pairs[0].left
-        if len(pairs) == 1 and pairs[0].right is None and first.ndim == 2:
+        (first, _), *more = pairs
+        if not more:
             return first
-        rows = work.take(len(first), first.shape[-self.axis if first.ndim == 3 else -1])
-        work.steps.append(lambda: self._fill(rows, pairs, work))
-        return rows
+        rows = work.take(*first.shape)
 
-    def _fill(self, rows: Tensor, pairs: Sequence[Pair], work: Workspace) -> None:
-        for number, (left, right) in enumerate(pairs):
-            product = left
-            if right is not None:
-                product = torch.mul(left, right, out=work.scratch("scaled", *left.shape))
-            if number > 0:
-                rows.add_(product if product.ndim == 2 else product.sum(self.axis))
-            elif product.ndim == 2:
-                rows.copy_(product)
-            else:
-                torch.sum(product, self.axis, out=rows)
+        def add_up() -> None:
+            rows.copy_(first)
+            for other, _ in more:
+                rows.add_(other)
+
+        work.steps.append(add_up)
+        return rows
 
 
 def moved(new: Pair, old: Pair, minus: Callable[[Tensor | None, Tensor], Tensor]) -> list[Pair]:

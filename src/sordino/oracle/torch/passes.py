@@ -15,7 +15,7 @@ from sordino.oracle.torch.clipping import Entry, Notes
 from sordino.oracle.torch.layers import Rule, known_parameters
 from sordino.oracle.torch.layout import Site, layout_of, made_up, refuse_mixing_of, used_parameters, words_of
 from sordino.oracle.torch.opening import open_layers
-from sordino.oracle.torch.pairs import KEEP, Form, Pair, Scale
+from sordino.oracle.torch.pairs import KEEP, Form, Pair, Written
 from sordino.oracle.torch.parameters import Place, places
 from sordino.oracle.torch.program import Given, Memory, Program, Untraceable
 from sordino.oracle.torch.rounding import BLOCK
@@ -212,7 +212,7 @@ class Passes:
             if name in books.places
         ]
         for place, each in zip(self._apart, rows, strict=True):
-            entries.append(((place.start, place.stop), Scale(axis=1), Pair(self._booked(each).flatten(1))))
+            entries.append(((place.start, place.stop), Written(), Pair(self._booked(each).flatten(1))))
         sides = [side for *_, pair in entries for side in pair if side is not None]
         numbers = iter(range(len(sides)))
         self._entries = [
