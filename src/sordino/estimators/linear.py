@@ -214,7 +214,7 @@ def prepared_method(
         if isinstance(method, str) and method == "auto":
             if alike and only_a_constant(problem, budget, intercept):
                 return ConstantModel()
-            begun = starting_score(problem, budget, intercept) if alike else ()
+            begun = starting_score(problem, budget, intercept, stays_sparse) if alike else ()
             steps = (*begun, *default_preparation(problem, budget, intercept, stays_sparse))
     else:
         categories, steps = steps_of(prepare)

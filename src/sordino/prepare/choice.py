@@ -75,9 +75,11 @@ def only_a_constant(problem: Problem, budget: Budget, intercept: bool) -> bool:
     return _can_start(problem, budget, intercept) and _strength(problem, budget) < CONSTANT
 
 
-def starting_score(problem: Problem, budget: Budget, intercept: bool) -> tuple[StartingScore, ...]:
-    """Where training of two classes begins."""
-    if not _can_start(problem, budget, intercept):
+def starting_score(
+    problem: Problem, budget: Budget, intercept: bool, sparse: bool = False
+) -> tuple[StartingScore, ...]:
+    """Where training of two classes begins. Of texts, whose rule is older, nobody knows whether it pays."""
+    if not _can_start(problem, budget, intercept) or (sparse and _wide(problem, intercept)):
         return ()
     strength = _strength(problem, budget)
     share = min(max((FREQUENCY / strength) ** 2, LEAST_SHARE), MOST_SHARE)
@@ -89,6 +91,11 @@ def _can_start(problem: Problem, budget: Budget, intercept: bool) -> bool:
     alike = problem.person is None or problem.person.contribution == "mean"
     known = isinstance(problem.loss, Logistic) and math.isinf(problem.domain.radius)
     return known and alike and intercept and problem.features > 1 and not budget.pure
+
+
+def _wide(problem: Problem, intercept: bool) -> bool:
+    """Sparse rows of so many columns are texts."""
+    return problem.features - intercept >= problem.records
 
 
 def _strength(problem: Problem, budget: Budget) -> float:
@@ -105,7 +112,7 @@ def default_preparation(
         return ()
     classes = isinstance(unweighted(problem.loss), Logistic | Softmax | Hinge | HuberisedHinge)
     if sparse:
-        texts = classes and columns >= problem.records
+        texts = classes and _wide(problem, intercept)
         return (FrequentColumns(), NormQuantile(quantile=OF_TEXTS)) if texts else ()
     if not intercept:
         return ()
