@@ -264,25 +264,20 @@ def test_a_pointer_beyond_a_record_does_not_point_into_the_next():
     assert not oracle._answer(Gradient(parameter_vector(model), 1.0, np.array([3]))).any()
 
 
-def test_a_record_of_another_dtype_leaves_its_companions_theirs():
-    class Numbers(Dataset):
-        def __init__(self, last):
-            self.last = last
+def test_a_record_of_another_dtype_is_refused():
+    """One dtype must be taken for all, and what becomes of everybody's numbers would be the first record's to decide."""
 
+    class Numbers(Dataset):
         def __len__(self):
             return 20
 
         def __getitem__(self, number):
-            return (np.full(6, 2**24 + 1) if number < 19 else np.full(6, self.last)), number % 3
+            return (np.full(6, 2**24 + 1) if number < 19 else np.full(6, 0.5)), number % 3
 
-    seeds, read = np.zeros(3, dtype=np.uint64), []
-    for last in (1, 0.5):
-        records = records_of(Numbers(last))
-        assert records.sample(seeds)[0].dtype == torch.int64
-        inputs, targets = torch.empty(20, 6, dtype=torch.int64), torch.empty(20, dtype=torch.int64)
+    seeds, records = np.zeros(3, dtype=np.uint64), records_of(Numbers())
+    inputs, targets = torch.empty(20, 6, dtype=torch.int64), torch.empty(20, dtype=torch.int64)
+    with pytest.raises(ValueError, match="must have one dtype for all inputs"):
         records.read(slice(0, 20), inputs, targets, seeds)
-        read.append(inputs)
-    assert torch.equal(read[0][:19], read[1][:19])
 
 
 def by_positives(outputs, targets):
