@@ -265,7 +265,7 @@ def test_a_pointer_beyond_a_record_does_not_point_into_the_next():
 
 
 def test_a_record_of_another_dtype_is_refused():
-    """One dtype must be taken for all, and what becomes of everybody's numbers would be the first record's to decide."""
+    """One is taken for all: else the first record would decide what becomes of everybody's numbers."""
 
     class Numbers(Dataset):
         def __len__(self):
@@ -275,6 +275,7 @@ def test_a_record_of_another_dtype_is_refused():
             return (np.full(6, 2**24 + 1) if number < 19 else np.full(6, 0.5)), number % 3
 
     seeds, records = np.zeros(3, dtype=np.uint64), records_of(Numbers())
+    records.sample(seeds)
     inputs, targets = torch.empty(20, 6, dtype=torch.int64), torch.empty(20, dtype=torch.int64)
     with pytest.raises(ValueError, match="must have one dtype for all inputs"):
         records.read(slice(0, 20), inputs, targets, seeds)
