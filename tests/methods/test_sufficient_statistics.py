@@ -7,6 +7,7 @@ from sordino import verify
 from sordino.budget import Budget, Relation
 from sordino.losses import Huber, Squared
 from sordino.methods import SufficientStatistics
+from sordino.methods.sufficient_statistics import ReleasedMoments, solved
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
@@ -36,8 +37,14 @@ def test_the_noise_is_that_of_one_release(relation):
     squared = 4.5 if relation is Relation.REPLACE_ONE else 2.0
     assert plan.noise.std == pytest.approx(np.sqrt(squared) / gdp_mu(0.7, 1e-6), rel=1e-6)
     assert plan.noise.dim == 4 * 5 // 2 + 4
-    assert plan.floor == pytest.approx(plan.noise.std * np.sqrt(8))
     assert 0.999 * 0.7 <= epsilon(plan.event, 1e-6, relation) <= 0.7
+
+
+def test_no_eigenvalue_counts_for_less_than_the_noise():
+    noise = METHOD.plan(problem(), Budget(0.7, 1e-6)).noise
+    h = np.array([1.0, -2.0, 0.5, 3.0])
+    found = solved(ReleasedMoments(np.zeros((4, 4)), h, 0.0), noise, problem())
+    np.testing.assert_allclose(found, h / (noise.std * np.sqrt(8)))
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.05])

@@ -7,23 +7,22 @@ from sordino.methods.baselines import (
     ApproximateMinimaPerturbation,
     BassilySmithThakurta,
     PermutationSGD,
-    PermutationSGDPlan,
 )
 from sordino.methods.bounds import Bound, HasBound
-from sordino.methods.constant_model import ConstantModel, ConstantModelPlan
+from sordino.methods.constant_model import ConstantModel
 from sordino.methods.momentum_sgd import DPSGD
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
 from sordino.methods.noisy_sgd import NoisySGD
 from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
 from sordino.methods.output_perturbation import OutputPerturbation, OutputPerturbationPlan
-from sordino.methods.plan import DescentPlan
+from sordino.methods.plan import DescentPlan, OneReleasePlan
 from sordino.methods.protocol import AnyMethod, Method, Plan, Release
 from sordino.methods.proximal import ProximalSmoothing, ProximalSmoothingPlan
 from sordino.methods.random_round_sgd import RandomRoundSGD
 from sordino.methods.rates import RATES, Constant, Cosine, HalvedMidway, Inverse, InverseRoot, Rate, StepDecay, WarmUp
 from sordino.methods.recursive_momentum import RecursiveMomentum
 from sordino.methods.repeated_selection import RepeatedSelection, RepeatedSelectionPlan, Setting
-from sordino.methods.sufficient_statistics import SufficientStatistics, SufficientStatisticsPlan
+from sordino.methods.sufficient_statistics import SufficientStatistics
 
 METHODS: dict[str, type[AnyMethod]] = {
     method.__name__: method
@@ -59,7 +58,6 @@ __all__ = [
     "Bound",
     "Constant",
     "ConstantModel",
-    "ConstantModelPlan",
     "Cosine",
     "DPAdam",
     "DPRMSProp",
@@ -73,10 +71,10 @@ __all__ = [
     "NoisySGD",
     "ObjectivePerturbation",
     "ObjectivePerturbationPlan",
+    "OneReleasePlan",
     "OutputPerturbation",
     "OutputPerturbationPlan",
     "PermutationSGD",
-    "PermutationSGDPlan",
     "Plan",
     "ProximalSmoothing",
     "ProximalSmoothingPlan",
@@ -89,6 +87,5 @@ __all__ = [
     "Setting",
     "StepDecay",
     "SufficientStatistics",
-    "SufficientStatisticsPlan",
     "WarmUp",
 ]

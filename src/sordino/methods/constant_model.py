@@ -25,28 +25,15 @@ from scipy.special import ndtr
 from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.losses import Loss
-from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
+from sordino.methods.plan import OneReleasePlan
+from sordino.methods.protocol import AnyProblem, Calibration, Release
 from sordino.methods.settings import require_delta, require_linear
 from sordino.oracle.protocol import Oracle, RowsOracle
 from sordino.oracle.statistics import TargetSum
 from sordino.privacy.calibrate import calibrate
-from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
-from sordino.words import plan_card
-
-
-@dataclass(frozen=True)
-class ConstantModelPlan:
-    noise: GaussianNoise
-    step_events: ClassVar[StepEvents] = ()
-
-    @property
-    def event(self) -> Event:
-        return self.noise.event
-
-    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)
@@ -56,18 +43,18 @@ class ConstantModel:
     calibration: ClassVar[Calibration] = "tight"
     needs: ClassVar[type[Oracle]] = RowsOracle
 
-    def plan(self, problem: AnyProblem, budget: Budget) -> ConstantModelPlan:
+    def plan(self, problem: AnyProblem, budget: Budget) -> OneReleasePlan:
         asked = TargetSum.of_loss(require_linear(problem, "a constant model").loss)
         require_delta("a constant model", budget)
 
         def noise(multiplier: float) -> GaussianNoise:
             return GaussianNoise.at(multiplier, asked.sensitivity(budget.relation), 1)
 
-        return ConstantModelPlan(noise(calibrate(lambda multiplier: noise(multiplier).event, budget)))
+        return OneReleasePlan(noise(calibrate(lambda multiplier: noise(multiplier).event, budget)))
 
     def run(
         self,
-        plan: ConstantModelPlan,
+        plan: OneReleasePlan,
         problem: AnyProblem,
         oracle: RowsOracle,
         randomness: Randomness,

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -59,15 +59,23 @@ from sordino.words import plan_card
 _MOST_STEPS = 100_000
 """No plan is longer."""
 
+Schedule = Literal["constant", "decreasing", "square root", "strongly convex"]
+
 
 @dataclass(frozen=True)
 class OutputPerturbationPlan:
-    """Every number of the theorem."""
+    """Every number of the theorem. Steps go through `batches` of all records in turns, one of all of them here.
+
+    `step_size` is the first one, and `offset` the n^a of decreasing ones.
+    """
 
     steps: int
     step_size: float
     sensitivity: float
     noise: GaussianNoise | L2LaplaceNoise
+    batches: int = 1
+    schedule: Schedule = "constant"
+    offset: float = 0.0
     step_events: ClassVar[StepEvents] = ()
 
     @property

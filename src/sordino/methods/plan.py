@@ -1,9 +1,9 @@
-"""A descent in numbers: what every method that perturbs gradients plans, and `methods.descend` follows."""
+"""Runs in numbers: a descent by noisy gradients, which `methods.descend` follows, and what is released once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from sordino.methods.protocol import StepEvents
 from sordino.methods.rates import Constant, Rate
@@ -18,6 +18,20 @@ from sordino.words import plan_card
 Batches = FullBatch | Poisson | FixedSize | InOrder | CyclicPoisson
 KeptOutput = Literal["last", "average", "moving average", "trajectory"]
 """What is released of w_1, .., w_R: the last, their mean, one in which the last count most, or all of them and w_0."""
+
+
+@dataclass(frozen=True)
+class OneReleasePlan:
+    """One sum over the records, with noise."""
+
+    noise: GaussianNoise
+    step_events: ClassVar[StepEvents] = ()
+
+    @property
+    def event(self) -> Event:
+        return self.noise.event
+
+    _repr_html_ = plan_card
 
 
 class Stop(Protocol):

@@ -23,35 +23,19 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.losses import Squared
-from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
+from sordino.methods.plan import OneReleasePlan
+from sordino.methods.protocol import AnyProblem, Calibration, Release
 from sordino.methods.settings import require_delta, require_linear
 from sordino.oracle.protocol import Oracle, RowsOracle
 from sordino.oracle.statistics import CrossMoments, matrix_of
 from sordino.penalties import Ridge
 from sordino.privacy.calibrate import calibrate
-from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
-from sordino.words import plan_card
 
 WEIGHT = 1.0
 """b: of the cross moments beside the second moments."""
-
-
-@dataclass(frozen=True)
-class SufficientStatisticsPlan:
-    """`floor` is s sqrt(2d): no eigenvalue of the noisy second moments counts for less."""
-
-    noise: GaussianNoise
-    floor: float
-    step_events: ClassVar[StepEvents] = ()
-
-    @property
-    def event(self) -> Event:
-        return self.noise.event
-
-    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)
@@ -67,7 +51,7 @@ class SufficientStatistics:
     calibration: ClassVar[Calibration] = "tight"
     needs: ClassVar[type[Oracle]] = RowsOracle
 
-    def plan(self, problem: AnyProblem, budget: Budget) -> SufficientStatisticsPlan:
+    def plan(self, problem: AnyProblem, budget: Budget) -> OneReleasePlan:
         asked, d = self.asked(problem), problem.dim
         require_delta("a release of sufficient statistics", budget)
         sensitivity, width = asked.sensitivity(budget.relation), asked.width(d, intercept=False)
@@ -75,12 +59,11 @@ class SufficientStatistics:
         def noise(multiplier: float) -> GaussianNoise:
             return GaussianNoise.at(multiplier, sensitivity, width)
 
-        found = noise(calibrate(lambda multiplier: noise(multiplier).event, budget))
-        return SufficientStatisticsPlan(found, found.std * math.sqrt(2 * d))
+        return OneReleasePlan(noise(calibrate(lambda multiplier: noise(multiplier).event, budget)))
 
     def run(
         self,
-        plan: SufficientStatisticsPlan,
+        plan: OneReleasePlan,
         problem: AnyProblem,
         oracle: RowsOracle,
         randomness: Randomness,
@@ -89,7 +72,7 @@ class SufficientStatistics:
         asked = self.asked(problem)
         first = problem.start() if start is None else start
         found = [
-            solved(moments(oracle.release(asked, plan.noise, randomness), asked, problem), plan.floor, problem)
+            solved(moments(oracle.release(asked, plan.noise, randomness), asked, problem), plan.noise, problem)
             for _ in np.atleast_2d(first)
         ]
         return Release(problem.domain.project(np.stack(found).reshape(first.shape)), plan.event)
@@ -122,9 +105,10 @@ def moments(told: Array, asked: CrossMoments, problem: AnyProblem) -> ReleasedMo
     )
 
 
-def solved(told: ReleasedMoments, floor: float, problem: AnyProblem) -> Array:
-    """The least squares, with no eigenvalue below the floor, which is in units of the rows' bound."""
+def solved(told: ReleasedMoments, noise: GaussianNoise, problem: AnyProblem) -> Array:
+    """The least squares. No eigenvalue counts for less than s sqrt(2d), the size of the noise in the second moments."""
     assert isinstance(problem, Problem)
+    floor = noise.std * math.sqrt(2 * problem.dim)
     eigenvalues, U = np.linalg.eigh(told.A)
     ridge = problem.records * problem.penalty.convexity
     found: Array = U @ ((U.T @ told.h) / (np.maximum(eigenvalues, floor * problem.row_norm**2) + ridge))

@@ -119,7 +119,7 @@ def _gradients(plan: Plan, problem: Problem) -> float | None:
         later = plan.steps - (plan.first is not None)
         return first + later * plan.sampling.expected_size(n) * (2 if isinstance(plan.update, Recursive) else 1)
     if isinstance(plan, OutputPerturbationPlan):
-        return float(plan.steps * n)
+        return plan.steps * n / plan.batches
     return None
 
 

@@ -13,7 +13,7 @@ from sordino.certificate import Certificate
 from sordino.domains import Everywhere
 from sordino.formatting import number
 from sordino.inference import why_no_intervals
-from sordino.methods import OutputPerturbationPlan, PermutationSGDPlan
+from sordino.methods import OutputPerturbationPlan
 from sordino.model_file import LoadedModel
 from sordino.privacy.noise import GaussianNoise
 from sordino.problem import HeldOut
@@ -122,7 +122,7 @@ def noise_deviation(certificate: Certificate) -> float | None:
     if certificate.rows is None or isinstance(problem, HeldOut) or not isinstance(problem.domain, Everywhere):
         return None
     match method.plan(problem, certificate.requested):
-        case OutputPerturbationPlan(noise=noise) | PermutationSGDPlan(noise=noise):
+        case OutputPerturbationPlan(noise=noise):
             # l2-Laplace: |z|^2 has mean scale^2 dim (dim + 1), shared by dim coordinates
             std = noise.std if isinstance(noise, GaussianNoise) else noise.scale * math.sqrt(noise.dim + 1)
             return float(std * certificate.rows.factor * _target_unit(certificate))

@@ -3,7 +3,7 @@
 from sordino.methods.baselines.adaptive_gradient_descent import AdaptiveGradientDescent, AdaptiveGradientDescentPlan
 from sordino.methods.baselines.approximate_minima import ApproximateMinimaPerturbation
 from sordino.methods.baselines.bassily_smith_thakurta import BassilySmithThakurta
-from sordino.methods.baselines.permutation_sgd import PermutationSGD, PermutationSGDPlan
+from sordino.methods.baselines.permutation_sgd import PermutationSGD
 
 __all__ = [
     "AdaptiveGradientDescent",
@@ -11,5 +11,4 @@ __all__ = [
     "ApproximateMinimaPerturbation",
     "BassilySmithThakurta",
     "PermutationSGD",
-    "PermutationSGDPlan",
 ]

@@ -29,49 +29,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
-from sordino.methods.output_perturbation import one_of_equal, unit_variance
-from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
+from sordino.methods.output_perturbation import OutputPerturbationPlan, Schedule, one_of_equal, unit_variance
+from sordino.methods.protocol import AnyProblem, Calibration, Release
 from sordino.methods.schedule import expected_radius
 from sordino.methods.settings import require_linear, require_paper_setting
 from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.privacy.calibrate import noise_for
-from sordino.privacy.events import Event
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 from sordino.progress import steps
-from sordino.words import plan_card
 
 _MOST_UPDATES = 10**7
 """Every one of them has a step size of its own, which is written down."""
-
-Schedule = Literal["constant", "decreasing", "square root", "strongly convex"]
-
-
-@dataclass(frozen=True)
-class PermutationSGDPlan:
-    """Every number of the run. `step_size` is the first one, `offset` the n^a of decreasing steps."""
-
-    passes: int
-    batches: int
-    schedule: Schedule
-    step_size: float
-    offset: float
-    sensitivity: float
-    noise: GaussianNoise | L2LaplaceNoise
-    step_events: ClassVar[StepEvents] = ()
-
-    @property
-    def event(self) -> Event:
-        return self.noise.event
-
-    _repr_html_ = plan_card
 
 
 @dataclass(frozen=True)
@@ -92,7 +68,7 @@ class PermutationSGD:
 
     needs: ClassVar[type[Oracle]] = ExactOracle
 
-    def plan(self, problem: AnyProblem, budget: Budget) -> PermutationSGDPlan:
+    def plan(self, problem: AnyProblem, budget: Budget) -> OutputPerturbationPlan:
         problem = require_linear(problem, "permutation SGD", "convex", "smooth")
         if budget.relation is not Relation.REPLACE_ONE:
             raise ValueError(
@@ -117,11 +93,11 @@ class PermutationSGD:
             noise = _printed_noise(Delta, closed_form(schedule, problem, eta, offset, k, N), budget, d)
         else:
             noise = noise_for(Delta, budget, d)
-        return PermutationSGDPlan(k, N, schedule, float(etas[0]), offset, Delta, noise)
+        return OutputPerturbationPlan(k * N, float(etas[0]), Delta, noise, N, schedule, offset)
 
     def run(
         self,
-        plan: PermutationSGDPlan,
+        plan: OutputPerturbationPlan,
         problem: AnyProblem,
         oracle: ExactOracle,
         randomness: Randomness,
@@ -130,7 +106,7 @@ class PermutationSGD:
         n, N = problem.records, plan.batches
         order = randomness.sampling.generator.permutation(n).astype(np.intp)
         batches = [np.sort(batch) for batch in np.array_split(order, N)]
-        etas = step_sizes(plan.schedule, plan.step_size, plan.offset, plan.passes * N, problem).tolist()
+        etas = step_sizes(plan.schedule, plan.step_size, plan.offset, plan.steps, problem).tolist()
         w, together = one_of_equal(problem.start() if start is None else start)
         for t in steps(len(etas)):
             batch = batches[t % N]
