@@ -289,7 +289,7 @@ def page(figures: dict[str, Any]) -> str:
         "# Scale",
         "",
         "Written by `python benchmarks/scaling.py` from `benchmarks/results/scaling.json`, which has every point. What "
-        "is *measured* was run on one machine of two cores, in processor time, while other work shared it. What is "
+        "is *measured* was run on one machine of two cores, in processor time. What is "
         "*predicted* comes from constants fitted to those points; each formula is first tested on one size that had "
         "no part in the fit. What is *assumed* is said to be.",
         "",
