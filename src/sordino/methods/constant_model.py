@@ -30,7 +30,6 @@ from sordino.methods.protocol import AnyProblem, Calibration, Release
 from sordino.methods.settings import require_delta, require_linear
 from sordino.oracle.protocol import Oracle, RowsOracle
 from sordino.oracle.statistics import TargetSum
-from sordino.privacy.calibrate import calibrate
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
@@ -46,11 +45,7 @@ class ConstantModel:
     def plan(self, problem: AnyProblem, budget: Budget) -> OneReleasePlan:
         asked = TargetSum.of_loss(require_linear(problem, "a constant model").loss)
         require_delta("a constant model", budget)
-
-        def noise(multiplier: float) -> GaussianNoise:
-            return GaussianNoise.at(multiplier, asked.sensitivity(budget.relation), 1)
-
-        return OneReleasePlan(noise(calibrate(lambda multiplier: noise(multiplier).event, budget)))
+        return OneReleasePlan.within(budget, asked.sensitivity(budget.relation), 1)
 
     def run(
         self,

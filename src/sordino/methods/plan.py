@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
+from sordino.budget import Budget
 from sordino.methods.protocol import StepEvents
 from sordino.methods.rates import Constant, Rate
 from sordino.methods.updates import Plain, Update
 from sordino.oracle.sampling import CyclicPoisson, FixedSize, FullBatch, InOrder, Poisson
+from sordino.privacy.calibrate import calibrate
 from sordino.privacy.correlated_noise import CorrelatedNoise, NoiseOfRun
 from sordino.privacy.events import Approximate, Composed, Event, GaussianDP, flatten
 from sordino.privacy.noise import GaussianNoise
@@ -26,6 +28,15 @@ class OneReleasePlan:
 
     noise: GaussianNoise
     step_events: ClassVar[StepEvents] = ()
+
+    @staticmethod
+    def within(budget: Budget, sensitivity: float, width: int) -> OneReleasePlan:
+        """With as little noise as the budget allows, for a sum of so many numbers."""
+
+        def noise(multiplier: float) -> GaussianNoise:
+            return GaussianNoise.at(multiplier, sensitivity, width)
+
+        return OneReleasePlan(noise(calibrate(lambda multiplier: noise(multiplier).event, budget)))
 
     @property
     def event(self) -> Event:

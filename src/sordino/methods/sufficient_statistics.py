@@ -29,7 +29,6 @@ from sordino.methods.settings import require_delta, require_linear
 from sordino.oracle.protocol import Oracle, RowsOracle
 from sordino.oracle.statistics import CrossMoments, matrix_of
 from sordino.penalties import Ridge
-from sordino.privacy.calibrate import calibrate
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
@@ -52,14 +51,10 @@ class SufficientStatistics:
     needs: ClassVar[type[Oracle]] = RowsOracle
 
     def plan(self, problem: AnyProblem, budget: Budget) -> OneReleasePlan:
-        asked, d = self.asked(problem), problem.dim
+        asked = self.asked(problem)
         require_delta("a release of sufficient statistics", budget)
-        sensitivity, width = asked.sensitivity(budget.relation), asked.width(d, intercept=False)
-
-        def noise(multiplier: float) -> GaussianNoise:
-            return GaussianNoise.at(multiplier, sensitivity, width)
-
-        return OneReleasePlan(noise(calibrate(lambda multiplier: noise(multiplier).event, budget)))
+        width = asked.width(problem.dim, intercept=False)
+        return OneReleasePlan.within(budget, asked.sensitivity(budget.relation), width)
 
     def run(
         self,
