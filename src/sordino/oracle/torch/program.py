@@ -24,6 +24,7 @@ from torch.utils._pytree import tree_map
 
 from sordino.oracle.torch.alignment import align
 from sordino.oracle.torch.draws import Draw, cut_out, is_random
+from sordino.oracle.torch.pooling import turn_images
 from sordino.oracle.torch.results import place_results
 from sordino.oracle.torch.simplification import simplify
 from sordino.privacy.randomness import Stream
@@ -95,6 +96,7 @@ class Program:
         if aligned:
             align(module.graph)
         self._buffers, self._results = place_results(module.graph, len(given.flat()) if together else None)
+        turn_images(module.graph)
         used = [node for node in module.graph.nodes if node.op == "placeholder"]
         self._positions = [int(node.meta["position"]) for node in used if "position" in node.meta]
         module.graph.set_codegen(CodeGen())
