@@ -98,7 +98,7 @@ def cnn5(activation: Callable[[], nn.Module] = nn.Tanh) -> nn.Module:
 
 def accuracy(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> float:
     with torch.no_grad():
-        guesses = torch.cat([model(part).argmax(1) for part in X.split(1000)])
+        guesses = torch.cat([model(part).argmax(1) for part in X.split(250)])
     return float((guesses == y).float().mean())
 
 
@@ -112,7 +112,9 @@ class Curve:
 
     def __init__(self, pictures: Pictures, model: nn.Module, every: float, decay: float = 0.99) -> None:
         self.pictures, self.every, self.decay = pictures, every, decay
-        self._scored, self._average, self._due = model, np.zeros(0), every
+        # the channels of a pixel side by side: several times as fast
+        self._scored = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._average, self._due = np.zeros(0), every
         self.steps: list[int] = []
         self.last: list[float] = []
         self.training: list[float] = []
