@@ -34,6 +34,7 @@ from sordino.methods.proximal import anchored, smoothing_cost
 from sordino.methods.schedule import (
     LONGEST,
     MOST_EPSILON,
+    TIE,
     Descent,
     added_convexity,
     balanced_batch,
@@ -48,9 +49,6 @@ from sordino.methods.updates import Momentum
 from sordino.privacy.accountants import gdp_mu
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.problem import Problem
-
-TIE = 0.1
-"""Predictions closer than this are not told apart; the candidate offered earlier is taken."""
 
 NEWTON_PASSES = 60
 """About how often objective perturbation reads the records: a dozen Newton steps of a few products each."""
@@ -146,6 +144,7 @@ def choose(
         feasible = [one for one in found if one.feasible]
         if feasible:
             least = min(one.excess for one in feasible)
+            # the candidate offered earlier, where predictions are not told apart
             best = next(one for one in feasible if one.excess <= (1 + TIE) * least)
             return _affordable(best)
     raise ValueError(

@@ -298,3 +298,15 @@ def test_momentum_where_there_is_nothing_else_to_gain():
         ({"calibration": "paper"}, ridge),
     ):
         assert isinstance(NoisyGradientDescent(**settings).plan(problem, asked(problem, 1.0)).update, Plain)
+
+
+def test_momentum_with_a_penalty_that_makes_the_end_hardly_cheaper():
+    budget = asked(SURVEY, 1.0)
+    weak, strong = (replace(SURVEY, penalty=Ridge(l2)) for l2 in (1e-4, 1e-2))
+    longer = balanced_descent(weak, budget)
+    plan = NoisyGradientDescent().plan(weak, budget)
+    assert isinstance(plan.update, Momentum)
+    assert 3 * plan.steps < longer.steps
+    assert plan.amplification is None
+    cheap = NoisyGradientDescent().plan(strong, budget)
+    assert cheap.amplification < 0.7 * math.sqrt(cheap.steps)

@@ -10,8 +10,8 @@ A_T/m in Gaussian differential privacy, where A_T depends on what is released:
                                                        Bok, Su & Altschuler 2024 (see privacy.last_iterate)
     anything else:                                     A_T = sqrt(T)
 
-Momentum is planned where there is no penalty, and so nothing to gain from the factors, and where it needs fewer steps
-(`methods.schedule.heavy_ball`); every step is paid for then.
+Momentum is planned where it needs fewer steps and there is next to nothing to gain from the factors, as without a
+penalty (`methods.schedule.heavy_ball`); every step is paid for then.
 
 The factors need steps that contract. Under add/remove that cannot be promised: the sum over the true records, whose
 number is private, divided by the public one may be steeper than beta. Nor can it where a person's sum is clipped as
@@ -115,8 +115,7 @@ class NoisyGradientDescent:
             return HeavyBall(*self._theorem(problem, budget), 0.0)
         clip = None if self.clip is None else clip_of(problem, self.clip)
         free = self.release == "last" and not (self.steps or self.step_size)
-        no_factors = problem.constants.mu == 0 and math.isinf(problem.domain.radius)
-        if free and no_factors and (problem.convex or problem.summed):
+        if free and math.isinf(problem.domain.radius) and (problem.convex or problem.summed):
             return heavy_ball(problem, budget, self.radius, clip)
         descent = balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, self._paid)
         return HeavyBall(*descent, 0.0)

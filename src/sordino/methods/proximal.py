@@ -40,6 +40,7 @@ from sordino.methods.schedule import (
     LONGEST_STRIDE,
     MOST_STEPS,
     STRIDE,
+    TIE,
     balanced_descent,
     expected_radius,
     predicted_excess,
@@ -55,9 +56,6 @@ from sordino.words import plan_card
 
 SHARPER = tuple(2 ** (k / 2) for k in range(18))
 """Multiples of the printed beta to choose from."""
-
-_TIE = 0.1
-"""Predictions closer than this are not told apart; the smoother loss, which needs fewer steps, is taken."""
 
 
 @dataclass(frozen=True)
@@ -192,4 +190,5 @@ def _balanced(problem: Problem, budget: Budget, printed: float, R0: float) -> fl
 
     found = [(printed * times, excess(printed * times)) for times in SHARPER]
     best = min(total for _, total in found)
-    return next(sharpness for sharpness, total in found if total <= (1 + _TIE) * best)
+    # where predictions are not told apart, the smoother loss, which needs fewer steps
+    return next(sharpness for sharpness, total in found if total <= (1 + TIE) * best)
