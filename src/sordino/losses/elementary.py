@@ -41,8 +41,8 @@ def exp(a: Number) -> Number:
 
 def sigmoid(a: Number) -> Number:
     """1 / (1 + exp(-a)), without overflow."""
-    # exp(a) below zero and 1 above by a second exponential: a choice between arrays takes four times as long
-    return np.exp(np.minimum(a, 0.0)) / (1.0 + np.exp(-np.abs(a)))
+    # from -709 on down it is as good as zero, and exp(-a) no longer a number
+    return 1.0 / (1.0 + np.exp(np.minimum(-a, 709.0)))
 
 
 def log(a: Number) -> Number:
