@@ -16,7 +16,6 @@ from typing import Protocol
 from sordino import sentences
 from sordino.budget import Budget, Relation
 from sordino.formatting import card, number
-from sordino.identity import Face
 from sordino.ledger.ledger import Entry
 from sordino.privacy.events import (
     Approximate,
@@ -281,6 +280,9 @@ def _not_shown(certificate: Certified) -> str:
             f"one; {useful}."
         )
     try:
+        # what reads signatures takes a while to load, and a fit has none
+        from sordino.identity import Face
+
         name = Face(certificate.signature.signer).name
     except ValueError:
         name = "nobody who can be named"
