@@ -38,6 +38,7 @@ from sordino.methods import (
     SufficientStatistics,
 )
 from sordino.privacy.audit import audit
+from sordino.privacy.noise import L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 
 RUNS = 120_000
@@ -215,14 +216,16 @@ class HalfNoise:
 
     def __init__(self, claimed):
         self.claimed = claimed
-        self.sensitivity, self.multiplier, self.std = claimed.sensitivity, claimed.multiplier, claimed.std
-        self.event = claimed.event
+        self.sensitivity, self.std, self.event = claimed.sensitivity, claimed.std, claimed.event
+        self.multiplier = self.std / self.sensitivity
 
     def begin(self):
         return self
 
     def perturb(self, value, randomness):
-        return replace(self.claimed, std=self.claimed.std / 2).perturb(value, randomness)
+        laplace = isinstance(self.claimed, L2LaplaceNoise)
+        half = {"epsilon": 2 * self.claimed.epsilon} if laplace else {"std": self.claimed.std / 2}
+        return replace(self.claimed, **half).perturb(value, randomness)
 
 
 @pytest.mark.parametrize("name", ["descent, last iterate, convex", "descent, trajectory"])

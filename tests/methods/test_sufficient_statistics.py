@@ -43,7 +43,7 @@ def test_the_noise_is_that_of_one_release(relation):
 def test_no_eigenvalue_counts_for_less_than_the_noise():
     noise = METHOD.plan(problem(), Budget(0.7, 1e-6)).noise
     h = np.array([1.0, -2.0, 0.5, 3.0])
-    found = solved(ReleasedMoments(np.zeros((4, 4)), h, 0.0), noise, problem())
+    found = solved(ReleasedMoments(np.zeros((4, 4)), h, 0.0), noise.std, problem())
     np.testing.assert_allclose(found, h / (noise.std * np.sqrt(8)))
 
 

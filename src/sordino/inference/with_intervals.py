@@ -226,7 +226,7 @@ class WithIntervals:
         Y, s = asked.loss.target_bound, noise.std
         here = Linearised(-told.h, s * R * Y / asked.weight, told.A + _ridge(problem) * np.eye(problem.dim), s * R**2)
         if not here.clear:
-            return Release(solved(told, plan.inner.noise, problem), plan.event)
+            return Release(solved(told, s, problem), plan.event)
         w = here.step
         residual = max(0.0, float(told.squares - 2 * w @ told.h + w @ told.A @ w)) / n
         return Release(w, plan.event, covariance=here.covariance(residual * told.A))

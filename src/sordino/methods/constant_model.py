@@ -1,14 +1,15 @@
 r"""The best score without features: how frequent a class is, or the mean of the targets.
 
-    m = (1/n) sum_i y_i + N(0, s^2),  |y_i| <= 1;      score  E = E[y | m]  of a number, and of two classes, whose
-                                                       targets are -1 and 1,  log(p/(1-p)),  p = (1 + E)/2
+    m = (1/n) sum_i y_i + noise,  |y_i| <= 1;      score  E = E[y | m]  of a number, and of two classes, whose
+                                                   targets are -1 and 1,  log(p/(1-p)),  p = (1 + E)/2
 
-Privacy: a Gaussian release of one number, which one record moves by 2/n, or by 1/n where it is added or removed; n is
-public, or the stand-in for it is.
+Privacy: a release of one number, which one record moves by 2/n, or by 1/n where it is added or removed; n is public, or
+the stand-in for it is. In one dimension Laplace's noise is the smallest: its deviation of sqrt(2)/epsilon sensitivities
+is less than half of a Gaussian's at any usual delta, and it needs none.
 
 The true mean lies between -1 and 1 wherever the noise puts it, so the score is that of its expectation given m, if all
-means were equally likely before: a normal law cut off at -1 and 1. For two classes that is the probability with the
-least expected log-loss.
+means were equally likely before: the noise's law around m, cut off at -1 and 1. For two classes that is the probability
+with the least expected log-loss.
 
 Where  n mu  is small, with mu what the budget is in Gaussian differential privacy, this is the best that can be learnt:
 see `sordino.prepare.choice`.
@@ -27,10 +28,10 @@ from sordino.budget import Budget
 from sordino.losses import Loss
 from sordino.methods.plan import OneReleasePlan
 from sordino.methods.protocol import AnyProblem, Calibration, Release
-from sordino.methods.settings import require_delta, require_linear
+from sordino.methods.settings import require_linear
 from sordino.oracle.protocol import Oracle, RowsOracle
 from sordino.oracle.statistics import TargetSum
-from sordino.privacy.noise import GaussianNoise
+from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 
@@ -44,8 +45,7 @@ class ConstantModel:
 
     def plan(self, problem: AnyProblem, budget: Budget) -> OneReleasePlan:
         asked = TargetSum.of_loss(require_linear(problem, "a constant model").loss)
-        require_delta("a constant model", budget)
-        return OneReleasePlan.within(budget, asked.sensitivity(budget.relation), 1)
+        return OneReleasePlan(L2LaplaceNoise(asked.sensitivity(budget.relation), budget.epsilon, 1))
 
     def run(
         self,
@@ -63,15 +63,30 @@ class ConstantModel:
         return Release(problem.domain.project(weights), plan.event)
 
 
-def released_mean(problem: Problem, oracle: RowsOracle, noise: GaussianNoise, randomness: Randomness) -> float:
+def released_mean(
+    problem: Problem, oracle: RowsOracle, noise: GaussianNoise | L2LaplaceNoise, randomness: Randomness
+) -> float:
     """E[mean of the targets | the released one] in units of their bound, within its ends: scores stay finite."""
     n = problem.records
-    told = float(oracle.release(TargetSum.of_loss(problem.loss), noise, randomness)[0])
+    m = float(oracle.release(TargetSum.of_loss(problem.loss), noise, randomness)[0]) / n
+    if isinstance(noise, L2LaplaceNoise):
+        expected = mean_of_laplace(m, noise.scale / n)
+    else:
+        expected = mean_of_normal(m, noise.std / n)
     most = 1 - 1 / n
-    return min(max(expected_mean(told / n, noise.std / n), -most), most)
+    return min(max(expected, -most), most)
 
 
-def expected_mean(m: float, s: float) -> float:
+def mean_of_laplace(m: float, b: float) -> float:
+    """Of the law ~ exp(-|x - m|/b) between -1 and 1."""
+    # how far outside m lies says nothing: the law in between is the same
+    m = min(max(m, -1.0), 1.0)
+    below, above = (1 + m) / b, (1 - m) / b
+    moment = (1 + below) * math.exp(-below) - (1 + above) * math.exp(-above)
+    return m - b * moment / (math.expm1(-below) + math.expm1(-above))
+
+
+def mean_of_normal(m: float, s: float) -> float:
     """Of a normal law around m with deviation s between -1 and 1."""
     # what lies further outside says no more; under add/remove n may be a bad guess
     m = min(max(m, -1 - 2 * s), 1 + 2 * s)

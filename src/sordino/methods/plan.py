@@ -13,7 +13,7 @@ from sordino.oracle.sampling import CyclicPoisson, FixedSize, FullBatch, InOrder
 from sordino.privacy.calibrate import calibrate
 from sordino.privacy.correlated_noise import CorrelatedNoise, NoiseOfRun
 from sordino.privacy.events import Approximate, Composed, Event, GaussianDP, flatten
-from sordino.privacy.noise import GaussianNoise
+from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
 from sordino.words import plan_card
 
@@ -26,7 +26,7 @@ KeptOutput = Literal["last", "average", "moving average", "trajectory"]
 class OneReleasePlan:
     """One sum over the records, with noise."""
 
-    noise: GaussianNoise
+    noise: GaussianNoise | L2LaplaceNoise
     step_events: ClassVar[StepEvents] = ()
 
     @staticmethod

@@ -29,7 +29,6 @@ from sordino.methods.settings import require_delta, require_linear
 from sordino.oracle.protocol import Oracle, RowsOracle
 from sordino.oracle.statistics import CrossMoments, matrix_of
 from sordino.penalties import Ridge
-from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 
@@ -67,7 +66,7 @@ class SufficientStatistics:
         asked = self.asked(problem)
         first = problem.start() if start is None else start
         found = [
-            solved(moments(oracle.release(asked, plan.noise, randomness), asked, problem), plan.noise, problem)
+            solved(moments(oracle.release(asked, plan.noise, randomness), asked, problem), plan.noise.std, problem)
             for _ in np.atleast_2d(first)
         ]
         return Release(problem.domain.project(np.stack(found).reshape(first.shape)), plan.event)
@@ -100,10 +99,10 @@ def moments(told: Array, asked: CrossMoments, problem: AnyProblem) -> ReleasedMo
     )
 
 
-def solved(told: ReleasedMoments, noise: GaussianNoise, problem: AnyProblem) -> Array:
+def solved(told: ReleasedMoments, s: float, problem: AnyProblem) -> Array:
     """The least squares. No eigenvalue counts for less than s sqrt(2d), the size of the noise in the second moments."""
     assert isinstance(problem, Problem)
-    floor = noise.std * math.sqrt(2 * problem.dim)
+    floor = s * math.sqrt(2 * problem.dim)
     eigenvalues, U = np.linalg.eigh(told.A)
     ridge = problem.records * problem.penalty.convexity
     found: Array = U @ ((U.T @ told.h) / (np.maximum(eigenvalues, floor * problem.row_norm**2) + ridge))

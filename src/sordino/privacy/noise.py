@@ -157,6 +157,11 @@ class L2LaplaceNoise:
         return (self.sensitivity + self.step * math.sqrt(self.dim)) / left * _UP
 
     @property
+    def std(self) -> float:
+        """Of a coordinate: |z|^2 is dim (dim + 1) scale^2 on average."""
+        return self.scale * math.sqrt(self.dim + 1)
+
+    @property
     def _residue(self) -> float:
         return 1e-11 + 1e-15 * self.dim
 
