@@ -9,8 +9,8 @@ the class frequencies or of the mean, of `auto`: `before`, from zero; from a sta
 and a power of 4p(1-p) in its steps, both by rules of n mu; `constant`, the score alone; and with constant columns of
 other sizes than the library's. KIND is `classes` or `numbers`.
 
-A rule for two classes is an n mu below which a model is constant, an n mu sqrt(share) that its frequency is given and
-an n mu up to which steps are shortened by all of 4p(1-p). It is chosen by its mean over tables, and judged
+A rule is an n mu below which a model is constant, and for two classes an n mu sqrt(share) that their frequency is given
+and an n mu up to which steps are shortened by all of 4p(1-p). It is chosen by its mean over tables, and judged
 leave-one-table-out.
 """
 
@@ -173,12 +173,13 @@ def _write(kind: str, kept: dict[str, Any]) -> None:
 
 def rules_of(kind: str) -> dict[str, Callable[[dict[str, Any]], str]]:
     """Every rule by its name: which setting it takes in a cell."""
-    if kind == "numbers":
-        return {name: (lambda cell, name=name: name) for name in settings(kind)}  # type: ignore[misc]
 
     def rule(below: float, rest: str) -> Callable[[dict[str, Any]], str]:
         return lambda cell: "constant" if cell["n mu"] < below else rest
 
+    if kind == "numbers":
+        begun = {name: rule(0.0, name) for name in settings(kind)}
+        return begun | {f"constant below {at:g}, before": rule(at, "before") for at in CONSTANTS[1:]}
     rests = [f"{f:g} {s:g}" for f, s in itertools.product(FREQUENCIES, SHORTENINGS)]
     known = {f"constant below {at:g}, {rest}": rule(at, rest) for at, rest in itertools.product(CONSTANTS, rests)}
     columns = {f"column {size}": rule(CONSTANTS[2], f"column {size}") for size in COLUMNS_OF_CLASSES}

@@ -232,6 +232,18 @@ def test_where_noise_would_drown_the_features_the_model_is_a_frequency():
         assert "StartingScore" not in str(weighted.certificate_.method)
 
 
+def test_where_noise_would_drown_the_features_the_model_is_a_mean():
+    X, y = records()
+    model = PrivateLinearRegression(0.05, row_norm=8.0, target_bound=2.0).fit(X, y)
+    assert model.certificate_.method == ConstantModel()
+    assert not model.coef_.any()
+    assert abs(model.predict(X[:1])[0]) <= 2.0
+    assert all(finding.holds for finding in verify(model.certificate_))
+    for other in ({"prepare": None}, {"epsilon": 1.0}, {"method": NoisyGradientDescent()}):
+        asked = PrivateLinearRegression(**{"epsilon": 0.05, "row_norm": 8.0, "target_bound": 2.0, **other})
+        assert method_of(asked, X, y) != ConstantModel()
+
+
 def test_the_rarer_a_class_and_the_fewer_records_the_shorter_the_steps():
     many, few = (starting_score(problem(n), BUDGET, True)[0] for n in (10_000, 60))
     assert many.shortening < few.shortening <= 1

@@ -7,9 +7,9 @@ Where x is larger still, columns are made equally wide too, and the norm is foun
 than what most records use are the rule (`benchmarks/shapes.py`, in the same way).
 
 How frequent one of two classes is takes one number, known to 1/(n mu sqrt a), and training begins there
-(`StartingScore`). Where n mu is small, noise costs more than features are worth, and the frequency is the model
-(`only_a_constant`). These constants are chosen on parts of tables with 300 to 6,000 records
-(`benchmarks/intercept.py`), where the mean of numbers does not pay.
+(`StartingScore`). Where n mu is small, noise costs more than features are worth, and the frequency, or the mean of
+numbers, is the model (`only_a_constant`). These constants are chosen on parts of tables with 300 to 6,000 records
+(`benchmarks/intercept.py`), where it does not pay to begin at the mean of numbers.
 
 Rows that are sparse stay so, and a model without an intercept has no use for a centre: neither has one. Texts, which
 are sparse rows of more columns than there are records, are brought down to their frequent words. How much that takes of
@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 
 from sordino.budget import Budget
-from sordino.losses import Hinge, HuberisedHinge, Logistic, Softmax, unweighted
+from sordino.losses import Hinge, HuberisedHinge, Logistic, Softmax, Squared, unweighted
 from sordino.methods.schedule import gaussian_allowance
 from sordino.prepare.categories import Categories
 from sordino.prepare.centre import Centre
@@ -44,7 +44,7 @@ EQUAL_CLASSES, EQUAL_NUMBERS, WIDTHS_SHARE = 250.0, 30.0, 0.05
 """The least n mu/sqrt(d) from which columns are made equally wide, and what that takes of the budget."""
 
 CONSTANT = 30.0
-"""The n mu below which the frequency of two classes is all that is learnt."""
+"""The n mu below which the frequency of two classes, or the mean of numbers, is all that is learnt."""
 
 FREQUENCY, LEAST_SHARE, MOST_SHARE = 5.0, 0.02, 0.5
 """n mu sqrt(a) that the frequency of a class is given, and the least and the most of a."""
@@ -71,26 +71,27 @@ NAMED: dict[str, type[Preparation | StartingScore | Categories]] = {
 
 
 def only_a_constant(problem: Problem, budget: Budget, intercept: bool) -> bool:
-    """Whether the frequency of two classes is the best model that these public facts have hope for."""
-    return _can_start(problem, budget, intercept) and _strength(problem, budget) < CONSTANT
+    """Whether public facts have no hope for more than the frequency of two classes, or the mean of numbers."""
+    told = isinstance(problem.loss, Logistic | Squared) and _tells_a_mean(problem, budget, intercept)
+    return told and _strength(problem, budget) < CONSTANT
 
 
 def starting_score(
     problem: Problem, budget: Budget, intercept: bool, sparse: bool = False
 ) -> tuple[StartingScore, ...]:
     """Where training of two classes begins. Of texts, whose rule is older, nobody knows whether it pays."""
-    if not _can_start(problem, budget, intercept) or (sparse and _wide(problem, intercept)):
+    two = isinstance(problem.loss, Logistic) and _tells_a_mean(problem, budget, intercept)
+    if not two or (sparse and _wide(problem, intercept)):
         return ()
     strength = _strength(problem, budget)
     share = min(max((FREQUENCY / strength) ** 2, LEAST_SHARE), MOST_SHARE)
     return (StartingScore(share, min(1.0, SHORTENED / strength)),)
 
 
-def _can_start(problem: Problem, budget: Budget, intercept: bool) -> bool:
+def _tells_a_mean(problem: Problem, budget: Budget, intercept: bool) -> bool:
     """A person counts one in the mean of targets only where the person's records count by their mean."""
     alike = problem.person is None or problem.person.contribution == "mean"
-    known = isinstance(problem.loss, Logistic) and math.isinf(problem.domain.radius)
-    return known and alike and intercept and problem.features > 1 and not budget.pure
+    return alike and math.isinf(problem.domain.radius) and intercept and problem.features > 1 and not budget.pure
 
 
 def _wide(problem: Problem, intercept: bool) -> bool:
