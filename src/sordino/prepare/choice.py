@@ -43,7 +43,7 @@ alone where records are few (331 at epsilon .5), which is better there."""
 EQUAL_CLASSES, EQUAL_NUMBERS, WIDTHS_SHARE = 250.0, 30.0, 0.05
 """The least n mu/sqrt(d) from which columns are made equally wide, and what that takes of the budget."""
 
-CONSTANT = 30.0
+CONSTANT_CLASS, CONSTANT_NUMBER = 30.0, 15.0
 """The n mu below which the frequency of two classes, or the mean of numbers, is all that is learnt."""
 
 FREQUENCY, LEAST_SHARE, MOST_SHARE = 5.0, 0.02, 0.5
@@ -72,8 +72,9 @@ NAMED: dict[str, type[Preparation | StartingScore | Categories]] = {
 
 def only_a_constant(problem: Problem, budget: Budget, intercept: bool) -> bool:
     """Whether public facts have no hope for more than the frequency of two classes, or the mean of numbers."""
+    least = CONSTANT_CLASS if isinstance(problem.loss, Logistic) else CONSTANT_NUMBER
     told = isinstance(problem.loss, Logistic | Squared) and _tells_a_mean(problem, budget, intercept)
-    return told and _strength(problem, budget) < CONSTANT
+    return told and _strength(problem, budget) < least
 
 
 def starting_score(
