@@ -64,6 +64,8 @@ class NetworkRuns:
     methods: dict[str, Any]
     relation: Relation = Relation.ADD_REMOVE
     runs: int = 1
+    points: float = 2.0
+    """How often an epoch is scored."""
 
     def cells(self, name: str, run: Callable[..., Any], quick: bool) -> dict[str, Cell]:
         """Every method at every budget, run by run, the first budget first. Quick: one run of that."""
@@ -107,7 +109,7 @@ def one_run(
         epochs * experiment.lengthened / GRADIENTS.get(method, 1),
         experiment.batch_size,
         decay=0.97,
-        points=2,
+        points=experiment.points,
     )
 
 

@@ -9,18 +9,21 @@ private, and seeds are fixed.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sordino.budget import Relation
-from sordino.papers.experiment import Cell, Known, Value
-from sordino.papers.figure3_004 import EPOCHS, NetworkRuns, methods, one_run, test_errors
+from sordino.budget import Budget, Relation
+from sordino.papers.experiment import Cell, Known, Value, cell
+from sordino.papers.figure3_004 import DELTA, EPOCHS, GRADIENTS, NetworkRuns, methods, one_run, test_errors
 from sordino.papers.figure3_report import draw as draw, tables as tables
 from sordino.papers.networks import Pictures, cifar_whole, cnn5
+from sordino.problem import NetworkProblem
 
 SEEDS = "the run: first weights, batches and noise"
-STALE = "CIFAR-10, all, 8, DP-SRM, run 0"
+STALE = "noise"
 WHOLE = False
 READING = """
 Test errors in per cent, replace-one as in the paper, at its three budgets. Fewer epochs (12 of gradients, where the
@@ -28,8 +31,22 @@ paper has 100), five runs where it has ten, and tanh for its ReLU. Settings are 
 training pictures.
 """
 EXPERIMENTS = {
-    "CIFAR-10, all": NetworkRuns(cifar_whole, cnn5, (8.0, 6.0, 10.0), 500, 1.5, methods(0.25), Relation.REPLACE_ONE, 5),
+    "CIFAR-10, all": NetworkRuns(
+        cifar_whole, cnn5, (8.0, 6.0, 10.0), 500, 1.5, methods(0.25), Relation.REPLACE_ONE, 5, points=1.0
+    ),
 }
+
+
+def noise(records: int = 50_000, weights: int = 62_006) -> dict[str, float]:
+    """The multipliers of the plans."""
+    runs, found = EXPERIMENTS["CIFAR-10, all"], {}
+    for epsilon in runs.epsilons:
+        for name, method in runs.methods.items():
+            T = math.ceil(EPOCHS * runs.lengthened / GRADIENTS.get(name, 1) * records / runs.batch_size)
+            planned = replace(method, steps=T, batch_size=runs.batch_size)
+            plan = planned.plan(NetworkProblem(records, weights), Budget(epsilon, DELTA, runs.relation))
+            found[f"{epsilon:g}, {name}"] = plan.noise.multiplier
+    return found
 
 
 def cells(folder: Path, quick: bool) -> dict[str, Cell]:
@@ -42,7 +59,7 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     def run(name: str, method: str, budget: float, seed: int) -> dict[str, Any]:
         return one_run(EXPERIMENTS[name], pictures(name), method, budget, 0.15 if quick else EPOCHS, seed)
 
-    return EXPERIMENTS["CIFAR-10, all"].cells("CIFAR-10, all", run, quick)
+    return {"noise": cell(noise), **EXPERIMENTS["CIFAR-10, all"].cells("CIFAR-10, all", run, quick)}
 
 
 def values(known: Known) -> dict[str, Value]:
