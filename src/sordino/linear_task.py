@@ -8,19 +8,20 @@ The estimators, the commands `fit` and `plan` and federations all state what the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sordino.arrays import Array
-from sordino.budget import Relation
+from sordino.budget import Budget, Relation
 from sordino.domains import Domain, Everywhere
 from sordino.losses import TYPICAL_RESIDUAL, Huber, Logistic, Loss, Softmax
 from sordino.oracle import linear_oracle
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels
 from sordino.oracle.rows import Rows
 from sordino.penalties import Penalty, Ridge
+from sordino.prepare.choice import are_many
 from sordino.problem import PersonUnit, Problem
 from sordino.tabular.columns import ClassTarget
 from sordino.tabular.schema import Schema
@@ -38,13 +39,17 @@ accuracy beside .2 at epsilon .1."""
 
 @dataclass(frozen=True)
 class LinearTask:
-    """Which loss on which rows and targets, with which penalty and domain. How many records there are is not said."""
+    """Which loss on which rows and targets, with which penalty and domain. How many records there are is not said.
+
+    `loss_of_many` is the loss where they are many for their budget (`prepare.choice.are_many`), if it is another one.
+    """
 
     loss: Loss
     rows: Rows
     coding: Coding = AS_GIVEN
     penalty: Penalty = field(default_factory=Ridge)
     domain: Domain = field(default_factory=Everywhere)
+    loss_of_many: Loss | None = None
 
     @staticmethod
     def of_schema(schema: Schema, row_norm: float | None = None, l2: float = 0.0) -> LinearTask:
@@ -61,10 +66,15 @@ class LinearTask:
             loss, rows = Huber(TYPICAL_RESIDUAL, 1.0), Rows(bound, INTERCEPT_OF_NUMBERS)
         return LinearTask(loss, rows, target_coding(schema), Ridge(l2))
 
-    def problem(self, records: int, features: int, person: PersonUnit | None = None) -> Problem:
+    def problem(
+        self, records: int, features: int, person: PersonUnit | None = None, budget: Budget | None = None
+    ) -> Problem:
         """With so many features in a raw row; where a person is protected, `records` counts persons."""
         columns = features + self.rows.has_intercept
-        return Problem(records, columns, self.loss, penalty=self.penalty, domain=self.domain, person=person)
+        stated = Problem(records, columns, self.loss, penalty=self.penalty, domain=self.domain, person=person)
+        if self.loss_of_many is None or budget is None or not are_many(stated, budget):
+            return stated
+        return replace(stated, loss=self.loss_of_many)
 
     def oracle(
         self,

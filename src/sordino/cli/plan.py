@@ -77,8 +77,9 @@ def plan(
     # a clipped sum needs no bound on a person's records, and says by itself that persons are meant
     unit = PersonUnit(per_person, contribution, typical_records)  # type: ignore[arg-type]  # refuses other words
     person = None if unit == PersonUnit() else unit
-    problem = _task(loss, classes, l2, target_range).problem(records, features, person)
-    budget = Budget.of(epsilon, delta, relation, problem.records)
+    task = _task(loss, classes, l2, target_range)
+    budget = Budget.of(epsilon, delta, relation, task.problem(records, features, person).records)
+    problem = task.problem(records, features, person, budget)
     how = with_intervals if intervals else prepared_method
     chosen = how(method_named(method), "auto", problem, budget)
     planned = chosen.plan(problem, budget)

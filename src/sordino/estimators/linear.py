@@ -144,7 +144,7 @@ def fit_linear(
         records, budget = stated(settings, X.shape[0])
     else:
         records, budget = stated(settings, len(persons), "person")
-    problem = task.problem(records, X.shape[1], whose.unit)
+    problem = task.problem(records, X.shape[1], whose.unit, budget)
     stays_sparse = X.sparse if isinstance(X, Source) else issparse(X)
     intercept, unknown = task.rows.has_intercept, 0 if uncoded is None else len(uncoded.most)
     if settings.intervals:

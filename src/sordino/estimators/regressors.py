@@ -21,7 +21,7 @@ from sordino.estimators.tables import ReadsTables, require_own_targets
 from sordino.estimators.weights import record_weights, weights_in
 from sordino.given import require_number
 from sordino.linear_task import INTERCEPT_OF_NUMBERS, LinearTask
-from sordino.losses import TYPICAL_RESIDUAL, EpsilonInsensitive, Huber, Loss, Pinball, Squared
+from sordino.losses import LARGE_RESIDUAL, TYPICAL_RESIDUAL, EpsilonInsensitive, Huber, Loss, Pinball, Squared
 from sordino.methods.protocol import AnyMethod
 from sordino.model_file import Link, linked, released_weights
 from sordino.oracle.files.source import AS_GIVEN, InUnits, Multiples, Source
@@ -129,7 +129,7 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
     def task(self) -> LinearTask:
         """What is trained."""
         coding, rows = self._coding(), Settings.of(self).rows(self.encoded_by, INTERCEPT_OF_NUMBERS)
-        return LinearTask(self._loss(coding.unit), rows, coding, Ridge(self.l2))
+        return LinearTask(self._loss(coding.unit), rows, coding, Ridge(self.l2), loss_of_many=self._loss_of_many())
 
     def _coding(self) -> InUnits | Multiples:
         return coding_of(target_bounds(self))
@@ -157,6 +157,10 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
 
     def _loss(self, unit: float) -> Loss:
         raise AssertionError("a subclass names its loss")
+
+    def _loss_of_many(self) -> Loss | None:
+        """Where records are many for their budget, if it is another one."""
+        return None
 
     def _shift(self, trained: Trained) -> float:
         """What the intercept is corrected by, on public grounds, in units of the bound."""
@@ -280,9 +284,10 @@ class PrivateLinearRegression(_PrivateRegressor):
 
     `target_range` is a range (low, high) of y that does not come from the data, or `target_bound` a bound on |y|: one
     is required, unless a schema brings it, and targets are clipped to it. `clip`, in units of y, bounds what a record
-    of full norm adds to a gradient; `None` is an eighth of the range, a quarter of the bound. The noise grows with it,
-    and where it is small beside the residuals, skewed ones pull the prediction from the mean towards the median. The
-    other parameters and the attributes are those of `PrivateLogisticRegression`.
+    of full norm adds to a gradient; `None` is an eighth of the range, a quarter of the bound, and twice that where
+    records are many for their budget (n mu/sqrt(d) at least 1,500). The noise grows with it, and where it is small
+    beside the residuals, skewed ones pull the prediction from the mean towards the median. The other parameters and the
+    attributes are those of `PrivateLogisticRegression`.
     """
 
     def __init__(
@@ -326,6 +331,9 @@ class PrivateLinearRegression(_PrivateRegressor):
         if not self._bounded:
             raise ValueError(REQUIRED)
         return Squared(1.0, TYPICAL_RESIDUAL if self.clip is None else self.clip / unit)
+
+    def _loss_of_many(self) -> Loss | None:
+        return Squared(1.0, LARGE_RESIDUAL) if self.clip is None else None
 
 
 class PrivateQuantileRegressor(_PrivateRegressor):
@@ -374,6 +382,10 @@ class PrivateQuantileRegressor(_PrivateRegressor):
 
     def _loss(self, unit: float) -> Loss:
         return Pinball(self.quantile, 1.0 if self._bounded else math.inf)
+
+    def _loss_of_many(self) -> Loss | None:
+        """Where records are many for their budget, if it is another one."""
+        return None
 
     def _shift(self, trained: Trained) -> float:
         # the envelope's slope climbs from -tau to 1 - tau as a - y climbs from -tau/s to (1 - tau)/s; the kink that it

@@ -21,7 +21,7 @@ from sordino.losses.kinked import Absolute, EpsilonInsensitive, Hinge, Pinball
 from sordino.losses.log_link import Gamma, Poisson
 from sordino.losses.moreau import MoreauSmoothed
 from sordino.losses.protocol import Loss, Step
-from sordino.losses.smooth import TYPICAL_RESIDUAL, Huber, HuberisedHinge, Logistic, Squared
+from sordino.losses.smooth import LARGE_RESIDUAL, TYPICAL_RESIDUAL, Huber, HuberisedHinge, Logistic, Squared
 from sordino.losses.softmax import Softmax
 from sordino.losses.weighted import Weighted, unweighted
 
@@ -45,6 +45,7 @@ LOSSES: dict[str, Any] = {
 }
 
 __all__ = [
+    "LARGE_RESIDUAL",
     "LOSSES",
     "TYPICAL_RESIDUAL",
     "Absolute",

@@ -14,6 +14,9 @@ TYPICAL_RESIDUAL = 0.25
 """Of a target's public bound. Targets vary by .17 to .48 of it on seven tables, residuals by less: clipped there, most
 symmetric ones keep their mean, and the noise is a small part of what their largest values would need."""
 
+LARGE_RESIDUAL = 0.5
+"""The same where records are many for their budget: skewed residuals keep more of their mean."""
+
 
 @dataclass(frozen=True)
 class Logistic(Scalar):

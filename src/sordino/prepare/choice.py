@@ -46,6 +46,9 @@ EQUAL_CLASSES, EQUAL_NUMBERS, WIDTHS_SHARE = 250.0, 30.0, 0.05
 CONSTANT_CLASS, CONSTANT_NUMBER = 30.0, 15.0
 """The n mu below which the frequency of two classes, or the mean of numbers, is all that is learnt."""
 
+MANY = 1500.0
+"""The n mu/sqrt(d) from which noise weighs so little that what clipping bends weighs more (`benchmarks/clips.py`)."""
+
 FREQUENCY, LEAST_SHARE, MOST_SHARE = 5.0, 0.02, 0.5
 """n mu sqrt(a) that the frequency of a class is given, and the least and the most of a."""
 
@@ -75,6 +78,13 @@ def only_a_constant(problem: Problem, budget: Budget, intercept: bool) -> bool:
     least = CONSTANT_CLASS if isinstance(problem.loss, Logistic) else CONSTANT_NUMBER
     told = isinstance(problem.loss, Logistic | Squared) and _tells_a_mean(problem, budget, intercept)
     return told and _strength(problem, budget) < least
+
+
+def are_many(problem: Problem, budget: Budget) -> bool:
+    """Whether records are so many for their budget that a wider clip is worth its noise."""
+    if budget.pure or problem.person is not None:
+        return False
+    return _strength(problem, budget) >= MANY * math.sqrt(problem.features)
 
 
 def starting_score(
