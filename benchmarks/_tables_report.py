@@ -62,19 +62,18 @@ class Row:
     def published(self) -> bool:
         return len(self.runs("not private", "any")) == 1
 
-    def grid(self, epsilon: str) -> tuple[float, str]:
-        """The best setting by the even runs, as the odd ones have it, and the other way round; and its name."""
+    def grid(self, epsilon: str) -> tuple[float, int]:
+        """The best setting by the even runs, as the odd ones have it, and the other way round; and how many runs."""
         table = {name: self.runs(name, epsilon) for name in self.cells if name.startswith("grid")}
         table = {name: runs for name, runs in table.items() if len(runs)}
         least = min((len(runs) for runs in table.values()), default=0)
         # the best of 30 single runs would be the luckiest
         if least < 2 or len(table) < 30:
-            return math.nan, ""
-        names, runs = list(table), np.array([table[name][:least] for name in table])
-        best = names[int(runs.mean(axis=1).argmax())]
+            return math.nan, 0
+        runs = np.array([of[:least] for of in table.values()])
         even, odd = runs[:, ::2], runs[:, 1::2]
         crossed = odd[even.mean(axis=1).argmax()].mean(), even[odd.mean(axis=1).argmax()].mean()
-        return float(np.mean(crossed)), best
+        return float(np.mean(crossed)), least
 
     def epsilons(self) -> list[str]:
         return sorted(self.cells.get("auto", {}), key=float)
@@ -104,11 +103,11 @@ def goals(rows: dict[str, Row]) -> list[tuple[str, str, str, bool]]:
             0.9,
             [row.against(peer, epsilon).at_least for row, epsilon in cells if len(row.runs(peer, epsilon))],
         )
-    gridded = [(row, epsilon, row.grid(epsilon)[0]) for row, epsilon in cells]
+    gridded = [(row.runs("auto", epsilon), *row.grid(epsilon)) for row, epsilon in cells]
     share(
         "`auto` within a point, or .01 of R^2, of the best of the grid",
         0.8,
-        [row.mean("auto", epsilon) >= best - 0.01 for row, epsilon, best in gridded if not math.isnan(best)],
+        [bool(runs[:same].mean() >= best - 0.01) for runs, best, same in gridded if same],
     )
     share(
         "`auto` not below the trivial model by more than a standard error, accuracy or R^2",
