@@ -170,7 +170,7 @@ def wanted(column: str, split_of: Table, rounds: int) -> bool:
     if column == "additive" and (hasattr(split_of.X, "tocsr") or d > MOST_COLUMNS_OF_CURVES):
         return False
     large, huge = size > 5e5, size > 2e7
-    if column == "auto":
+    if column in ("auto", "Huber"):
         return rounds < (5 if huge else 20)
     if column == "not private":
         return rounds < (1 if split_of.fixed else 5)
