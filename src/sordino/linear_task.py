@@ -72,7 +72,7 @@ class LinearTask:
         """With so many features in a raw row; where a person is protected, `records` counts persons."""
         columns = features + self.rows.has_intercept
         stated = Problem(records, columns, self.loss, penalty=self.penalty, domain=self.domain, person=person)
-        if self.loss_of_many is None or budget is None or not are_many(stated, budget):
+        if self.loss_of_many is None or budget is None or not are_many(stated, budget, features):
             return stated
         return replace(stated, loss=self.loss_of_many)
 

@@ -1,5 +1,7 @@
 """How wide least squares are clipped by default: twice as wide where records are many for their budget."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ def clip_of(budget, records, person=None, **settings):
 
 def test_it_doubles_where_noise_weighs_little():
     budget = Budget(3.0, 1e-8)
-    least = int(MANY * 2 / gaussian_allowance(4, budget))
+    least = int(MANY * math.sqrt(3) / gaussian_allowance(4, budget))
     assert clip_of(budget, least - 1) == 0.25
     assert clip_of(budget, least + 1) == 0.5
     assert clip_of(budget, least + 1, clip=1.0) == 0.25

@@ -285,7 +285,7 @@ class PrivateLinearRegression(_PrivateRegressor):
     `target_range` is a range (low, high) of y that does not come from the data, or `target_bound` a bound on |y|: one
     is required, unless a schema brings it, and targets are clipped to it. `clip`, in units of y, bounds what a record
     of full norm adds to a gradient; `None` is an eighth of the range, a quarter of the bound, and twice that where
-    records are many for their budget (n mu/sqrt(d) at least 1,500). The noise grows with it, and where it is small
+    records are many for their budget (n mu/sqrt(d) at least 750). The noise grows with it, and where it is small
     beside the residuals, skewed ones pull the prediction from the mean towards the median. The other parameters and the
     attributes are those of `PrivateLogisticRegression`.
     """

@@ -46,7 +46,7 @@ EQUAL_CLASSES, EQUAL_NUMBERS, WIDTHS_SHARE = 250.0, 30.0, 0.05
 CONSTANT_CLASS, CONSTANT_NUMBER = 30.0, 15.0
 """The n mu below which the frequency of two classes, or the mean of numbers, is all that is learnt."""
 
-MANY = 1500.0
+MANY = 750.0
 """The n mu/sqrt(d) from which noise weighs so little that what clipping bends weighs more (`benchmarks/clips.py`)."""
 
 FREQUENCY, LEAST_SHARE, MOST_SHARE = 5.0, 0.02, 0.5
@@ -80,11 +80,11 @@ def only_a_constant(problem: Problem, budget: Budget, intercept: bool) -> bool:
     return told and _strength(problem, budget) < least
 
 
-def are_many(problem: Problem, budget: Budget) -> bool:
-    """Whether records are so many for their budget that a wider clip is worth its noise."""
+def are_many(problem: Problem, budget: Budget, columns: int) -> bool:
+    """Whether records of so many columns are so many for their budget that a wider clip is worth its noise."""
     if budget.pure or problem.person is not None:
         return False
-    return _strength(problem, budget) >= MANY * math.sqrt(problem.features)
+    return _strength(problem, budget) >= MANY * math.sqrt(columns)
 
 
 def starting_score(
