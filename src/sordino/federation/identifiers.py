@@ -3,8 +3,10 @@ r"""Do two owners hold the same record? Counted without showing identifiers (Hub
 Owners i and j each take a new secret key for this pair alone. i hashes each of its identifiers x to a point H(x) of
 Curve25519, raises it to its key a and sends j the sorted result; j raises what it got to its own key b and sends it
 back sorted, and the other way round. As H(x)^(a b) is the same from either side, equal points of the two lists are
-common identifiers. Both learn how many there are, not which; nobody else learns anything. Lists are filled up to the
-owners' public numbers of records, or of persons where those are protected, each with one identifier.
+common identifiers. Both learn how many there are, not which; nobody else learns anything. Lists are as long as the
+owners' public numbers of records, or of persons where those are protected, each with one identifier: filled up with
+points of nobody or, where a public number is a stand-in below the true one, cut at random, because to stop there would
+tell that one record more makes it too many. What was cut off is not compared.
 
 This protects against owners who follow the protocol: one that fills in guesses instead of its own identifiers, each as
 often as tells it from the others, learns which of its guesses another owner has.
@@ -15,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from random import SystemRandom
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -69,9 +72,8 @@ def common_identifiers(
 
 
 def _points_of(identifiers: Sequence[bytes], records: int) -> bytes:
-    if len(identifiers) > records:
-        raise ValueError(f"there are more identifiers than the {records} records that the plan says in public.")
-    points = [_hashed(identifier) for identifier in identifiers]
+    some = SystemRandom().sample(identifiers, min(len(identifiers), records))
+    points = [_hashed(identifier) for identifier in some]
     return b"".join([*points, *(_hashed(os.urandom(32)) for _ in range(records - len(points)))])
 
 

@@ -264,6 +264,27 @@ def test_a_pointer_beyond_a_record_does_not_point_into_the_next():
     assert not oracle._answer(Gradient(parameter_vector(model), 1.0, np.array([3]))).any()
 
 
+class Unread(nn.Module):
+    """Looks a word up and does nothing with it."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(5, 3), nn.Linear(6, 3)
+
+    def forward(self, x):
+        self.words(x[:, 0].abs().long())
+        return self.head(x)
+
+
+@pytest.mark.filterwarnings("ignore:the loss does not depend on these parameters")
+def test_a_word_beyond_a_table_that_nobody_reads_raises_nothing():
+    torch.manual_seed(0)
+    model, (X, y) = Unread(), nets.NETWORKS["linear"].data(torch.float32)
+    X = X.clone()
+    X[2, 0] = 100
+    assert is_isolated(oracle_of(model, (X, y)), model, len(X))
+
+
 def test_a_record_of_another_dtype_is_refused():
     """One is taken for all: else the first record would decide what becomes of everybody's numbers."""
 
@@ -441,6 +462,16 @@ def test_a_clip_too_small_for_the_dtype_is_refused():
 def test_a_clip_too_large_for_the_dtype_is_refused():
     with pytest.raises(ValueError, match="may be too large"):
         sum_error(1e37, BLOCK, 1, 10, torch.float32)
+
+
+@pytest.mark.parametrize("operation", ["mm", "bmm"])
+def test_factors_that_a_library_cuts_short_are_noticed(operation, monkeypatch):
+    """As BF16 instead of single precision, which PyTorch's settings need not say."""
+    full = getattr(torch, operation)
+    monkeypatch.setattr(torch, operation, lambda a, b, **out: full(a.bfloat16().float(), b.bfloat16().float(), **out))
+    model, data = nn.Linear(6, 3), nets.NETWORKS["linear"].data(torch.float32)
+    with pytest.raises(ValueError, match="fewer digits"):
+        oracle_of(model, data)._answer(Gradient(parameter_vector(model), 1.0))
 
 
 def test_products_of_few_digits_are_refused():

@@ -1,5 +1,7 @@
 """Where records may lie: arrays, tensors, mapped files and data sets give the same answers."""
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -138,6 +140,99 @@ def test_no_record_decides_the_dtype_of_others(targets):
     oracle = TorchOracle(model, lambda out, y: (out[:, 0] - y) ** 2, Mixed(), network_problem(model, 3))
     with pytest.raises(ValueError, match="one dtype"):
         oracle._answer(Gradient(parameter_vector(model), 1.0))
+
+
+class Numbered(Dataset):
+    """Items that somebody makes of their numbers."""
+
+    def __init__(self, item):
+        self.item = item
+
+    def __len__(self):
+        return RECORDS
+
+    def __getitem__(self, number):
+        return self.item(number)
+
+
+def read(data, which):
+    """The inputs, with the same seeds every time."""
+    records, seeds = records_of(data), np.arange(3, dtype=np.uint64)
+    records.sample(seeds)
+    inputs, targets = torch.empty(len(which), 6), torch.empty(len(which), dtype=torch.int64)
+    records.read(np.array(which), inputs, targets, seeds)
+    return inputs
+
+
+def test_a_data_set_may_use_the_same_memory_for_all_items():
+    """Else the last one of a batch would stand in all its rows, and count as often."""
+    buffer = torch.empty(6)
+    reused = Numbered(lambda number: (buffer.copy_(torch.from_numpy(X[number])), int(Y[number])))
+    assert torch.equal(read(reused, [4, 0, 7]), torch.from_numpy(X[[4, 0, 7]]))
+
+
+def drawn_by(number):
+    # every third record draws more than the others
+    more = 3 if number % 3 == 0 else 1
+    by_numpy = np.random.rand(more)[-1]  # noqa: NPY002
+    return torch.rand(more)[-1] + by_numpy + [random.random() for _ in range(more)][-1]
+
+
+def test_what_a_record_draws_is_not_moved_by_what_others_draw():
+    data = Numbered(lambda number: (torch.full((6,), float(drawn_by(number))), 0))
+    one, other = read(data, [0, 1, 2]), read(data, [1, 1, 2])
+    assert torch.equal(one[1:], other[1:])
+    assert not torch.equal(one[1], one[2])
+    assert len(set(read(data, [1] * 20)[:, 0].tolist())) == 20
+
+
+class Counting(Numbered):
+    def __init__(self):
+        super().__init__(lambda number: (torch.full((6,), float(self.seen)), 0))
+        self.seen = 0
+
+    def __getitem__(self, number):
+        self.seen += 1
+        return super().__getitem__(number)
+
+
+def mirrored():
+    own = np.random.default_rng(0)
+    return Numbered(lambda number: (X[number] if own.random() < 0.5 else -X[number], 0))
+
+
+def blurred():
+    own = torch.Generator().manual_seed(0)
+    return Numbered(lambda number: (torch.rand(6, generator=own), 0))
+
+
+OWN = {"a generator of its own": mirrored, "one of torch": blurred, "a count": Counting}
+
+
+@pytest.mark.parametrize("case", OWN)
+def test_a_data_set_that_draws_elsewhere_or_remembers_is_refused(case):
+    """Which of its numbers a record gets would go by how many records were read before it."""
+    with pytest.raises(ValueError, match="another one when it is read again"):
+        records_of(OWN[case]()).sample(np.zeros(3, dtype=np.uint64))
+
+
+def test_an_item_that_is_not_a_number_stays_the_same():
+    data = Numbered(lambda number: (np.full(6, np.nan), 0))
+    assert records_of(data).sample(np.zeros(3, dtype=np.uint64))[0].isnan().all()
+
+
+@pytest.mark.parametrize("number", [0, 3], ids=["the first", "another"])
+def test_what_a_data_set_says_of_a_record_is_not_passed_on(number):
+    def item(asked):
+        if asked == number:
+            raise KeyError("patient 4711 has HIV")
+        return X[asked], int(Y[asked])
+
+    with pytest.raises(ValueError, match="at least one of its records") as told:
+        read(Numbered(item), [1, 3])
+    assert "4711" not in str(told.value)
+    assert told.value.__cause__ is None
+    assert told.value.__context__ is None
 
 
 def test_a_stream_is_refused():

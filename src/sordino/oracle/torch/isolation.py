@@ -42,6 +42,20 @@ def keeps_records_apart(computed: Computed, inputs: Tensor, targets: Tensor) -> 
     return True
 
 
+def multiplies_in_full(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether products keep the digits of their factors, as `rounding` takes for granted.
+
+    A library may be told to cut factors to a few (BF16, TF32), also from outside: DNNL_DEFAULT_FPMATH_MODE in the
+    environment does it on some processors, of which PyTorch's settings know nothing.
+    """
+    side, number = 256, 1 + 2.0**-12
+    factors = torch.full((1, side, side), number, dtype=dtype, device=device)
+    exact = side * number**2
+    products = (torch.bmm(factors, factors), torch.mm(factors[0], factors[0]))
+    # cut off, the last digit would be missing in both factors: 2^-11 of the product; its rounding is below 2^-15
+    return all(bool(((product.double() - exact).abs() < 2.0**-13 * exact).all()) for product in products)
+
+
 def bits_of(tensor: Tensor) -> Tensor:
     """The same memory as whole numbers."""
     whole = {2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -30,7 +30,7 @@ from sordino.oracle.torch import kernels
 from sordino.oracle.torch.bundles import Bundles
 from sordino.oracle.torch.checks import checked_places, refuse_mixing, refuse_wrapped
 from sordino.oracle.torch.clipping import Clipping
-from sordino.oracle.torch.isolation import keeps_records_apart
+from sordino.oracle.torch.isolation import keeps_records_apart, multiplies_in_full
 from sordino.oracle.torch.norms import Kind, Share
 from sordino.oracle.torch.parameters import copy_of
 from sordino.oracle.torch.passes import MULTIPLE, Passes
@@ -51,6 +51,12 @@ SEEDS = 3
 SUMS = 1 << 22
 """Bytes of the sums of blocks that are computed together."""
 
+
+FEWER_DIGITS = (
+    "products of single precision are set to fewer digits, and rounding of sums is bounded for full precision: call "
+    'torch.set_float32_matmul_precision("highest"), and take DNNL_DEFAULT_FPMATH_MODE and ONEDNN_DEFAULT_FPMATH_MODE '
+    "out of the environment."
+)
 
 _SMALL = 2.0**-10
 
@@ -164,10 +170,7 @@ class TorchOracle:
         if count > MOST_RECORDS:
             raise ValueError(f"a batch of {count} records: at most {MOST_RECORDS} can be added up.")
         if torch.get_float32_matmul_precision() != "highest":
-            raise ValueError(
-                "products of single precision are set to fewer digits, and rounding of sums is bounded for "
-                'full precision: call torch.set_float32_matmul_precision("highest").'
-            )
+            raise ValueError(FEWER_DIGITS)
         shares = self._shares(query)
         self._try_out(points, shares)
         if count == 0:
@@ -249,6 +252,8 @@ class TorchOracle:
         kind = (torch.get_num_threads(), tuple(share.of for share in shares))
         if kind in self._tried:
             return
+        if not multiplies_in_full(self._passes.dtype, self._passes.device):
+            raise ValueError(FEWER_DIGITS)
         how = None
         while not self._apart(points, shares):
             how = self._passes.more_careful()

@@ -64,7 +64,9 @@ class Passes:
         self._tape = Tape(model)
         self._layout = layout_of(model, found, self._tape, loss, self._sample)
         self._apart = [place for place in found if place.name in self._layout.apart]
-        booked = {id(place.parameter): place for place in found if place.name not in self._layout.apart}
+        # not those without a gradient: nothing may be computed for them, so that nothing has seen if a word is in range
+        missing = self._layout.apart | self._layout.unused
+        booked = {id(place.parameter): place for place in found if place.name not in missing}
         self._books = [_books(site, booked) for site in self._layout.sites]
         self._entries: list[tuple[tuple[int, int], Form, int, int | None]] = []
         self.rows = self._largest(rows)

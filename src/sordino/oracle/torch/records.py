@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +12,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import Dataset, IterableDataset, TensorDataset
+
+from sordino.oracle.torch.isolation import bits_of
 
 Which = NDArray[np.intp] | slice
 Seeds = NDArray[np.uint64]
+
+_READS = 8
+"""How often the first item is read to see whether it stays the same: a picture that is mirrored or not by somebody
+else's coin does once in 128 times."""
 
 
 class Records(Protocol):
@@ -24,7 +31,8 @@ class Records(Protocol):
     def read(self, which: Which, inputs: Tensor, targets: Tensor, seeds: Seeds) -> None:
         """Write records into these tensors, as many rows as there are records, in the tensors' dtype.
 
-        What is drawn on the way, as to turn a picture at random, follows from the seeds, three of them.
+        What is drawn on the way, as to turn a picture at random, follows from the seeds, three of them, and from the
+        place of the record among those: not from what others draw.
         """
         ...
 
@@ -99,7 +107,12 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 class DatasetRecords:
-    """A map-style data set whose items are (input, target)."""
+    """A map-style data set whose items are (input, target).
+
+    Every item has seeds of its own for the generators of PyTorch, NumPy and Python: with one stream for all of them a
+    record would decide which part of it the next ones draw, and torch takes no more than 32 bits of a seed, few enough
+    to try them all. A data set that draws from elsewhere is refused, as far as its first item shows it.
+    """
 
     def __init__(self, dataset: Dataset[Any]) -> None:
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
@@ -123,45 +136,71 @@ class DatasetRecords:
 
     def read(self, which: Which, inputs: Tensor, targets: Tensor, seeds: Seeds) -> None:
         numbers = range(*which.indices(self._size)) if isinstance(which, slice) else which.tolist()
-        items = self._items(list(numbers), seeds)
-        for place, item in enumerate(items):
-            for out, part, dtype in zip((inputs, targets), item, self._dtypes, strict=True):
-                if part.shape != out.shape[1:]:
-                    raise ValueError("the items of a data set must have one shape: cut or pad them.")
-                # not converted: a whole number as the first record's target would cut off everybody's fractions
-                if part.dtype != dtype:
-                    raise ValueError(
-                        "the items of a data set must have one dtype for all inputs and one for all targets, because "
-                        "the first record's is taken for that of all: convert them, as by float(target)."
-                    )
-                out[place] = part
+        with _generators_put_back():
+            for place, number in enumerate(numbers):
+                # written before the next one is read, for which a data set may use the same memory
+                self._write(self._item(number, seeds, place), inputs[place], targets[place])
+
+    def _write(self, item: list[Tensor], *places: Tensor) -> None:
+        for out, part, dtype in zip(places, item, self._dtypes, strict=True):
+            if part.shape != out.shape:
+                raise ValueError("the items of a data set must have one shape: cut or pad them.")
+            # not converted: a whole number as the first record's target would cut off everybody's fractions
+            if part.dtype != dtype:
+                raise ValueError(
+                    "the items of a data set must have one dtype for all inputs and one for all targets, because "
+                    "the first record's is taken for that of all: convert them, as by float(target)."
+                )
+            out.copy_(part)
 
     def sample(self, seeds: Seeds) -> tuple[Tensor, Tensor]:
-        input, target = self._items([0], seeds)[0]
+        with _generators_put_back():
+            first, *again = ([part.clone() for part in self._item(0, seeds, 0)] for _ in range(_READS))
+        if not all(_is_same(one, other) for item in again for one, other in zip(first, item, strict=True)):
+            raise ValueError(
+                "the first item of the data set is another one when it is read again, although torch, numpy.random and "
+                "random were seeded alike: it draws from a generator of its own, or remembers what was read, so that "
+                "one record could decide what becomes of others. Draw from torch.rand, numpy.random or random, or seed "
+                "that generator by one of them in __getitem__."
+            )
+        input, target = first
         self._dtypes = [input.dtype, target.dtype]
         return input.unsqueeze(0), target.unsqueeze(0)
 
-    def _items(self, numbers: list[int], seeds: Seeds) -> list[list[Tensor]]:
-        with _seeded(seeds):
-            items = [self._dataset[number] for number in numbers]
-        if not all(isinstance(item, tuple | list) and len(item) == 2 for item in items):
+    def _item(self, number: int, seeds: Seeds, place: int) -> list[Tensor]:
+        _seed(seeds, place)
+        failed, parts = "", []
+        try:
+            item = self._dataset[number]
+            if isinstance(item, tuple | list) and len(item) == 2:
+                parts = [_tensor(part) for part in item]
+        except Exception as error:
+            # no more than that: what it says may name a value, or the file of a record
+            failed = type(error).__name__
+        if failed:
+            raise ValueError(
+                f"the data set fails on at least one of its records ({failed}; reading them one by one will show why): "
+                "give one whose items can all be read, and are numbers."
+            )
+        if not parts:
             raise ValueError("the items of a data set must be pairs (input, target).")
-        return [[_tensor(part) for part in item] for item in items]
+        return parts
 
 
 def _tensor(part: Any) -> Tensor:
     # by way of NumPy, in which a number is a double
-    return part if isinstance(part, Tensor) else torch.from_numpy(np.asarray(part))
+    return part.detach() if isinstance(part, Tensor) else torch.from_numpy(np.asarray(part))
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(bits_of(one), bits_of(other))
 
 
 @contextmanager
-def _seeded(seeds: Seeds) -> Iterator[None]:
-    """Seeds that nobody knows for the generators that a data set may use, and their own state back afterwards."""
+def _generators_put_back() -> Iterator[None]:
+    """Whatever a data set draws, the generators' own state afterwards."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng([]):
-        torch.manual_seed(int(seeds[0]))
-        random.seed(int(seeds[1]))
-        np.random.seed(seeds[2:].view(np.uint32))  # noqa: NPY002
         try:
             yield
         finally:
@@ -169,8 +208,20 @@ def _seeded(seeds: Seeds) -> Iterator[None]:
             np.random.set_state(numpy)  # noqa: NPY002
 
 
+def _seed(seeds: Seeds, place: int) -> None:
+    """Seeds that nobody knows, for the item at this place alone."""
+    mixed = hashlib.blake2b(place.to_bytes(8, "little"), key=seeds.tobytes(), digest_size=24).digest()
+    own = np.frombuffer(mixed, dtype=np.uint64)
+    # not torch.manual_seed, which looks for every kind of device, and takes longer than most items
+    torch.default_generator.manual_seed(int(own[0]))
+    random.seed(int(own[1]))
+    np.random.seed(own[2:].view(np.uint32))  # noqa: NPY002
+
+
 def records_of(data: Any) -> Records:
     """The records behind `data`: a pair (X, y) of arrays or tensors, or a data set of PyTorch."""
+    if type(data) is TensorDataset and len(data.tensors) == 2:
+        data = data.tensors
     if isinstance(data, Dataset):
         records: Records = DatasetRecords(data)
     elif isinstance(data, tuple | list) and len(data) == 2:
