@@ -190,7 +190,8 @@ def private_curvature(
         data_term = min(max(noisy / problem.records, 0.0), c) / problem.dim
         return PrivateCurvature(data_term + problem.penalty.convexity, noise)
 
-    return release(noise.event, budget, f"average curvature, epsilon {budget.epsilon:.6g}", records, run)[0]
+    note = f"average curvature, epsilon {budget.epsilon:.6g}"
+    return release(noise.event, budget, note, records, run, unit=problem.unit)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -146,7 +146,7 @@ def evaluate(
         return _Outcome(sums, digest, plan.event)
 
     note = f"evaluation by {type(statistic).__name__}, epsilon {budget.epsilon:.6g}"
-    outcome, earned = release(plan.event, budget, note, outcomes, run)
+    outcome, earned = release(plan.event, budget, note, outcomes, run, unit=problem.unit)
     certificate = certify(
         problem,
         budget,

@@ -42,14 +42,16 @@ def release(
     records: RecordsT,
     run: Callable[[RecordsT], R],
     reference: str | None = None,
+    unit: str = "record",
 ) -> tuple[R, Guarantee]:
     """What `run` makes of the records, and what it cost at the budget's delta.
 
     `planned` is known before a record is used, and what happened may cost at most as much. `note` says in the ledger
-    what it was. A run that goes on after a crash names its `reference` again, and is charged once.
+    what it was, and `unit` what is protected, a record or a person. A run that goes on after a crash names its
+    `reference` again, and is charged once.
     """
     allowed = guarantee(planned, budget.delta, budget.relation)
-    with reserved(planned, budget.relation, note, reference) as reservation, releasing():
+    with reserved(planned, budget.relation, note, reference, unit) as reservation, releasing():
         asked = Watched(records, reservation)
         try:
             outcome = run(cast(RecordsT, asked))

@@ -121,6 +121,7 @@ def train(
             oracle,
             run,
             reference if recorder is None else recorder.reference,
+            problem.unit,
         )
     course = () if recorder is None else recorder.notes
     certificate = certify(

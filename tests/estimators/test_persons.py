@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import sordino
+from sordino.budget import Budget
 from sordino.certificate import Certificate, verify
 from sordino.cli.app import app
 from sordino.estimators.classifiers import PrivateLinearSVC, PrivateLogisticRegression
@@ -25,7 +26,9 @@ from sordino.estimators.regressors import (
 )
 from sordino.estimators.search import PrivateSearch
 from sordino.files import Arrays, EncodedTable, Table
+from sordino.ledger.ledger import Ledger
 from sordino.methods import NoisyGradientDescent, ObjectivePerturbation
+from sordino.privacy.ledger_context import charged_to
 from sordino.problem import PersonUnit
 from sordino.train import PrivacyWarning
 
@@ -72,6 +75,17 @@ def classifier(**more):
 def same(one, other):
     np.testing.assert_allclose(one.coef_, other.coef_, rtol=1e-9)
     assert one.certificate_.problem == other.certificate_.problem
+
+
+def test_a_ledger_does_not_add_persons_and_records_up(tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open("panel", Budget(9.0, 1e-4))
+    X, y, bounds = TABLE[["age"]], TABLE["ill"], {"row_norm": 100.0, "classes": ["no", "yes"], "delta": 1e-5}
+    with charged_to(ledger, "panel"):
+        classifier(**bounds).fit(X, y, person=TABLE["who"].to_numpy(), records_per_person=3)
+        with pytest.raises(ValueError, match="protect every person, and this one protects every record"):
+            classifier(**bounds).fit(X, y)
+    assert [entry.unit for entry in ledger.entries("panel")] == ["person"]
 
 
 def test_a_column_is_no_feature_and_says_what_an_array_says():

@@ -201,6 +201,35 @@ def test_another_relation_is_refused(ledger):
     assert ledger.entries("survey") == ()
 
 
+@pytest.mark.parametrize(("first", "then"), [("person", "record"), ("record", "person")])
+def test_promises_about_records_and_about_persons_do_not_add_up(ledger, first, then):
+    with ledger.reserve("survey", FIFTH, REPLACE, reference="one", unit=first):
+        pass
+    for reference in ("", "one", "another"):
+        with pytest.raises(ValueError, match=f"protect every {first}, and this one protects every {then}"):
+            Ledger(ledger.address).reserve("survey", FIFTH, REPLACE, reference=reference, unit=then)
+    with ledger.reserve("survey", FIFTH, REPLACE, unit=first):
+        pass
+    assert [entry.unit for entry in ledger.entries("survey")] == [first, first]
+    assert ledger.check().reservations == 2
+
+
+def test_what_was_given_back_promises_nothing(ledger):
+    ledger.reserve("survey", FIFTH, REPLACE).release_unused()
+    with ledger.reserve("survey", FIFTH, REPLACE, unit="person"):
+        pass
+
+
+def test_a_line_of_another_unit_is_not_believed(ledger):
+    with ledger.reserve("survey", FIFTH, REPLACE, unit="person"):
+        pass
+    bodies = [body for _, body, _ in rows(ledger)]
+    again = json.loads(bodies[2]) | {"number": 1, "unit": "record"}
+    put(ledger, chained([*bodies, wire.canonical(again)]))
+    with pytest.raises(ValueError, match=r"line 5 of .* is not one that this version writes"):
+        Ledger(ledger.address).check()
+
+
 def test_a_cap_cannot_be_raised_afterwards_but_may_be_repeated(ledger):
     ledger.open("survey", CAP)
     with pytest.raises(ValueError, match=r"open with epsilon 1 .*not with epsilon 2"):
@@ -341,6 +370,20 @@ def test_a_ledger_written_anew_is_noticed(ledger):
         ledger.datasets()
     with pytest.raises(ValueError, match="emptied, cut or exchanged"):
         Ledger(ledger.address).datasets()
+
+
+def test_two_names_of_one_file_are_refused(tmp_path):
+    """SQLite's locks go by the name: two programs could both spend the last of a budget."""
+    ledger, other = Ledger(tmp_path / "ledger"), tmp_path / "other"
+    ledger.open("survey", CAP)
+    other.hardlink_to(ledger.address)
+    for name in (ledger.address, other):
+        with pytest.raises(ValueError, match="another name"):
+            spend(Ledger(name), FIFTH)
+    other.unlink()
+    other.symlink_to(ledger.address)
+    spend(Ledger(other), FIFTH)
+    assert states(ledger) == [State.SPENT]
 
 
 def test_a_storage_only_grows(ledger):

@@ -42,6 +42,7 @@ Plain = dict[str, Any]
 HEADER: Plain = {"format": "sordino ledger", "version": 2}
 HEADERS = ({"format": "sordino ledger", "version": 1}, HEADER)
 """The first was written as a file of lines, and is imported."""
+UNITS = ("record", "person")
 RECENT = 20
 """Reservations of each data set that are at hand without reading all entries."""
 _ROUNDING = 1e-9
@@ -157,6 +158,8 @@ class Entry:
     settled: tuple[Settlement, ...] = ()
     model: str = ""
     """The digest of the weights that were released (`Certificate.weights`)."""
+    unit: str = ""
+    """What it protects, a record or a person; empty where an earlier version wrote it down."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "state", State(self.state))
@@ -195,6 +198,7 @@ class Group(NamedTuple):
     charge: Charge
     year: int
     signer: str
+    unit: str
 
 
 class References:
@@ -284,6 +288,21 @@ class Tally:
                 needed = min(needed, _exactly(event, cap))
             if needed > cap.epsilon:
                 raise BudgetExceeded(_refusal(dataset, limit, needed))
+
+    def require_unit(self, dataset: str, unit: str) -> None:
+        """Raise a sentence where other releases promise something about another unit, which does not add up.
+
+        Epsilon of a record is up to k times that of a person with k records. And one record less, or one that becomes
+        somebody else's, is a person who changes, or two: not what a promise about persons who come or go speaks of.
+        """
+        if unit not in UNITS:
+            raise ValueError(f"unit is {unit!r}: a release is about a record or a person.")
+        # entries of earlier versions do not say
+        for other in {group.unit for group in self.counted} - {"", unit}:
+            raise ValueError(
+                f"the releases of {dataset!r} protect every {other}, and this one protects every {unit}: what is "
+                f"promised of the two does not add up, so nothing was run. Protect every {other} here as well."
+            )
 
     def price(self, event: Event) -> Charge:
         """What `event` takes as the next release."""
@@ -467,9 +486,11 @@ class Book:
                 signer,
             ):
                 raise PermissionError("no officer has approved it")
+        if "unit" in line:
+            tally.require_unit(line["dataset"], line["unit"])
         words = str(line["note"]), State.RESERVED, str(line["created"])
         whose = str(line.get("reference", "")), str(line.get("by", "")), signer
-        entry = Entry(self.made, line["dataset"], event, costs, *words, *whose)
+        entry = Entry(self.made, line["dataset"], event, costs, *words, *whose, unit=line.get("unit", ""))
         self.made += 1
         tally.made += 1
         tally.counted[group(entry)] += 1
@@ -537,7 +558,7 @@ class Book:
 
 
 def group(entry: Entry) -> Group:
-    return Group(event_text(entry.event), entry.charge, int(entry.created[:4]), entry.signer)
+    return Group(event_text(entry.event), entry.charge, int(entry.created[:4]), entry.signer, entry.unit)
 
 
 def event_text(event: Event) -> str:

@@ -320,19 +320,29 @@ class Ledger:
             return writer.ask(dataset, event, note, again=True)
 
     def reserve(
-        self, dataset: str, event: Event, relation: Relation, note: str = "", reference: str | None = None
+        self,
+        dataset: str,
+        event: Event,
+        relation: Relation,
+        note: str = "",
+        reference: str | None = None,
+        unit: str = "record",
     ) -> Reservation:
         """Set aside what `event` costs under `relation`; `BudgetExceeded` when it does not fit beside what was spent.
 
         Use it in a `with` statement around everything that touches the records. With a `reference` that has a
         reservation already, it is that one, in the state it is in: what is spent buys nothing more. Where releases need
         an officer's word, the first call asks for it and raises `ApprovalNeeded`; after it, the same call succeeds.
+
+        `unit` is what the event protects, "record" or "person": all releases of a data set are about the same, because
+        what is promised of records and what is promised of persons do not add up.
         """
         self._price_beforehand(dataset, event)
         with self._writing() as writer:
             book = writer.book
             tally = book.tally(dataset)
             _require_relation(tally, dataset, relation)
+            tally.require_unit(dataset, unit)
             if reference and (before := book.held(dataset, reference)) is not None:
                 number, text, ended = before
                 if text != rules.event_text(event):
@@ -346,7 +356,7 @@ class Ledger:
             request = writer.ask(dataset, event, note, again=False) if tally.terms.approval else None
             if request is None or request.approved:
                 plain = {"event": events.to_json(event), "charge": wire.to_plain(costs), "note": note}
-                whose = {"reference": reference or "", "by": _process()}
+                whose = {"reference": reference or "", "by": _process(), "unit": unit}
                 asked = {} if request is None else {"request": request.number}
                 number = book.made
                 writer.append({"kind": "reserve", "number": number, "dataset": dataset, **plain, **whose, **asked})
@@ -749,14 +759,14 @@ def _process() -> str:
 
 
 def reserved(
-    event: Event, relation: Relation, note: str, reference: str | None = None
+    event: Event, relation: Relation, note: str, reference: str | None = None, unit: str = "record"
 ) -> AbstractContextManager[Reservation | None]:
     """The reservation to hold while the records are used; nothing where no `charged_to` block is open."""
     charged = account()
     if charged is None:
         return nullcontext()
     ledger = Ledger(charged.ledger, charged.identity or None)
-    return ledger.reserve(charged.dataset, event, relation, note, reference)
+    return ledger.reserve(charged.dataset, event, relation, note, reference, unit)
 
 
 def store_at(address: str | os.PathLike[str]) -> Store:

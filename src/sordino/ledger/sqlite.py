@@ -86,6 +86,12 @@ class SqliteStore:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
+        # of a symbolic link SQLite follows the name, of another name for the same file it cannot know
+        if self.path.stat().st_nlink > 1:
+            raise ValueError(
+                f"{self.path} has another name (a hard link), and SQLite keeps locks and the last entries beside a "
+                "name: what is written by one would be lost on the other. Remove one of them, or make a copy of it."
+            )
         try:
             with closing(self._connect()) as connection:
                 yield connection
