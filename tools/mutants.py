@@ -817,6 +817,20 @@ ROWS: list[Row] = [
         "tests/ledger/test_ledger.py",
     ),
     (
+        "networks: a record of a data set counts as often as its index",
+        "oracle/torch/records.py",
+        "if len(np.unique(origins)) < len(origins):",
+        "if False:",
+        "tests/oracle/torch/test_records.py",
+    ),
+    (
+        "federation: what is spent buys more once all records were put back",
+        "release.py",
+        "isinstance(self._records, KeptAnswers) and self._records.knows_next)",
+        "isinstance(self._records, KeptAnswers))",
+        "tests/federation/test_faults.py",
+    ),
+    (
         "networks: items of a data set draw from one stream",
         "oracle/torch/records.py",
         "        _seed(seeds, place)",

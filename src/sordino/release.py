@@ -77,7 +77,12 @@ def _settled(reservation: Reservation, asked: Watched, error: BaseException) -> 
 
 
 class KeptAnswers:
-    """Declares records whose answers are kept elsewhere: asked again, they say what they said, and nothing new."""
+    """Declares records whose answers are kept elsewhere: asked again, they say what they said."""
+
+    @property
+    def knows_next(self) -> bool:
+        """Whether the next answer is kept. One that is not would be new."""
+        raise NotImplementedError
 
 
 class Watched:
@@ -90,10 +95,10 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._records, name)
         spent = self.reservation is not None and self.reservation.state is State.SPENT
-        if spent and not isinstance(self._records, KeptAnswers):
+        if spent and not (isinstance(self._records, KeptAnswers) and self._records.knows_next):
             raise RuntimeError(
                 "what was reserved for this run was spent by a run that has ended, and this one would ask the records "
-                "for more: its checkpoint is an older copy. Begin a run of its own, with its own reference."
+                "for more: its checkpoint or record is an older copy. Begin a run of its own, with its own reference."
             )
         self.anything = True
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from dataclasses import replace
 
@@ -315,3 +316,27 @@ def test_a_run_that_was_cut_off_is_charged_to_a_ledger_once(tmp_path):
     assert states() == ["spent"] * 3
     assert all(isinstance(one, Trained) for one in federation.take_part(ledger=account).values())
     assert states() == ["spent"] * 3
+
+
+def test_all_records_put_back_open_nothing_that_was_paid_for_once(tmp_path, opened):
+    """Nobody notices by comparing, but every member's ledger says that the run has ended."""
+    from sordino.budget import Budget
+    from sordino.ledger.ledger import Ledger
+
+    federation = found(tmp_path, METHOD)
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open("survey", Budget(20.0, 1e-5))
+    account = (str(tmp_path / "ledger"), "survey")
+    mend = cut_off(federation, ["south"], "before keeping", 2)
+    federation.take_part(ledger=account, seeds=False)
+    mend()
+    for name in federation.names:
+        shutil.copytree(federation.home(name), tmp_path / f"copy of {name}")
+    assert all(isinstance(one, Trained) for one in federation.take_part(ledger=account, seeds=False).values())
+    for name in federation.names:
+        shutil.rmtree(federation.home(name))
+        shutil.copytree(tmp_path / f"copy of {name}", federation.home(name))
+    ended = federation.take_part(ledger=account, seeds=False)
+    assert not any(isinstance(one, Trained) for one in ended.values())
+    assert any("record is an older copy" in str(one) for one in ended.values())
+    assert {step: len(sums) for step, sums in opened.items()} == dict.fromkeys(range(STEPS), 1)

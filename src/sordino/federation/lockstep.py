@@ -160,6 +160,10 @@ class FederatedOracle(SecureOracle, KeptAnswers):
         # known noise must fall as in a run that was never cut off, so a rehearsal draws all of it again
         self._skips = not party.randomness.is_seeded
 
+    @property
+    def knows_next(self) -> bool:
+        return self._recorded.knows
+
     def release(self, query: StepQuery, noise: Noise, randomness: Randomness) -> Array:
         if not (self._skips and self._recorded.knows) or isinstance(query, CountedGradient):
             return super().release(query, noise, randomness)

@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset
 
 import torch_networks as nets
+from sordino.oracle.persons import Persons
 from sordino.oracle.query import Gradient
 from sordino.oracle.torch import TorchOracle, network_problem, parameter_vector
 from sordino.oracle.torch.records import records_of
+from sordino.privacy.randomness import Randomness
+from sordino.problem import PersonUnit
 
 RECORDS = 23
 X = np.random.default_rng(0).normal(size=(RECORDS, 6)).astype(np.float32)
@@ -233,6 +236,42 @@ def test_what_a_data_set_says_of_a_record_is_not_passed_on(number):
     assert "4711" not in str(told.value)
     assert told.value.__cause__ is None
     assert told.value.__context__ is None
+
+
+def pairs(first, last):
+    return TensorDataset(torch.from_numpy(X[first:last]), torch.from_numpy(Y[first:last]))
+
+
+ONE = pairs(0, 9)
+TWICE = {
+    "an index": Subset(ONE, [0, 3, 3, 5]),
+    "an index from behind": Subset(ONE, [8, -1, 2]),
+    "a data set": ConcatDataset([ONE, ONE]),
+    "parts that overlap": ConcatDataset([Subset(ONE, range(5)), Subset(ONE, [4, 6])]),
+    "an index of a part": Subset(Subset(ONE, [2, 4, 2]), [0, 2]),
+}
+
+
+@pytest.mark.parametrize("case", TWICE)
+def test_a_record_that_is_there_twice_is_refused(case):
+    """Each would be one record of the guarantee, and what they are copies of half as well protected."""
+    model, data = model_of(), TWICE[case]
+    with pytest.raises(ValueError, match="a record more than once"):
+        TorchOracle(model, nets.CROSS_ENTROPY, data, network_problem(model, len(data)))
+
+
+def test_parts_of_data_sets_are_read_as_they_are():
+    two = ConcatDataset([Subset(Subset(ONE, [7, 2, 4]), [2, 0]), pairs(9, 12), Subset(ONE, [0])])
+    model = model_of()
+    TorchOracle(model, nets.CROSS_ENTROPY, two, network_problem(model, 6))
+    assert torch.equal(read(two, range(6)), torch.from_numpy(X[[4, 7, 9, 10, 11, 0]]))
+
+
+def test_copies_of_a_record_may_be_one_person():
+    data, unit = TWICE["an index"], PersonUnit(2)
+    persons = Persons.of([0, 3, 3, 5], unit, Randomness.seeded(0))
+    model = model_of()
+    TorchOracle(model, nets.CROSS_ENTROPY, data, network_problem(model, 3, person=unit), persons=persons)
 
 
 def test_a_stream_is_refused():

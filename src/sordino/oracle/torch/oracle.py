@@ -34,7 +34,7 @@ from sordino.oracle.torch.isolation import keeps_records_apart, multiplies_in_fu
 from sordino.oracle.torch.norms import Kind, Share
 from sordino.oracle.torch.parameters import copy_of
 from sordino.oracle.torch.passes import MULTIPLE, Passes
-from sordino.oracle.torch.records import Which, records_of
+from sordino.oracle.torch.records import Which, records_of, require_each_once
 from sordino.oracle.torch.rounding import BLOCK, MOST_RECORDS, pivot, sum_error
 from sordino.oracle.torch.workspace import Workspace
 from sordino.privacy.randomness import Randomness, Stream
@@ -98,6 +98,8 @@ class TorchOracle:
         self._problem, self._relation = problem, Relation(relation)
         self._records = records_of(data)
         require_same_unit(problem, persons, len(self._records))
+        if persons is None:
+            require_each_once(data)
         self._bundles = None if persons is None else Bundles.of(persons)
         self._fits()
         self._streams = Randomness.system()

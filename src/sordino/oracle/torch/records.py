@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset, TensorDataset
+from torch.utils.data import ConcatDataset, Dataset, IterableDataset, Subset, TensorDataset
 
 from sordino.oracle.torch.isolation import bits_of
 
@@ -216,6 +216,28 @@ def _seed(seeds: Seeds, place: int) -> None:
     torch.default_generator.manual_seed(int(own[0]))
     random.seed(int(own[1]))
     np.random.seed(own[2:].view(np.uint32))  # noqa: NPY002
+
+
+def require_each_once(data: Any) -> None:
+    """Raise a sentence where a data set of PyTorch has a record twice, as far as PyTorch's own wrappers say so."""
+    if isinstance(data, Subset | ConcatDataset):
+        origins = _origins(data, {})
+        if len(np.unique(origins)) < len(origins):
+            raise ValueError(
+                "the data set has a record more than once (an index twice in a Subset, or a data set twice in a "
+                "ConcatDataset), and each of them would be protected as if it were there once: give every record once. "
+                "A rare class is made to count for more by the loss; or say by `person` which items are of one record."
+            )
+
+
+def _origins(dataset: Dataset[Any], known: dict[int, int]) -> NDArray[np.int64]:
+    """A number for every item, the same for the same item of the same data set."""
+    if isinstance(dataset, Subset):
+        return _origins(dataset.dataset, known)[np.asarray(dataset.indices, dtype=np.intp)]
+    if isinstance(dataset, ConcatDataset):
+        return np.concatenate([_origins(part, known) for part in dataset.datasets])
+    first = known.setdefault(id(dataset), len(known)) << 40
+    return first + np.arange(len(dataset), dtype=np.int64)  # type: ignore[arg-type]
 
 
 def records_of(data: Any) -> Records:
