@@ -128,7 +128,7 @@ def test_an_office_on_the_command_line(address: str, tmp_path: Path, sordino: An
     for mu in (0.1, 0.2):
         ledger.request("people", GaussianDP(mu), Relation.REPLACE_ONE, f"mu {mu}")
     shown = sordino("ledger", "show", address).text
-    assert "Request 0 of ada waits for an officer: mu 0.1" in shown
+    assert "Request 0 of ada, which would protect every record, waits for an officer: mu 0.1" in shown
     assert "may not decide" in sordino("ledger", "approve", address, 0, "--identity", tmp_path / "ada").errors
     assert sordino("ledger", "approve", address, 0, *as_olga).code == 0
     assert sordino("ledger", "refuse", address, 1, "--why", "too much", *as_olga).code == 0

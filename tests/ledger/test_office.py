@@ -298,6 +298,15 @@ def test_what_is_approved_may_run_once(guarded):
     assert guarded["Olga"].check().reservations == 1
 
 
+def test_what_was_approved_for_persons_does_not_run_for_records(guarded):
+    guarded["Olga"].approve(guarded["Ada"].request("guarded", SMALL, REPLACE, unit="person").number)
+    with pytest.raises(ApprovalNeeded, match="request 1 waits"):
+        spend(guarded["Ada"], dataset="guarded")
+    with guarded["Ada"].reserve("guarded", SMALL, REPLACE, unit="person"):
+        pass
+    guarded["Olga"].check()
+
+
 def test_what_is_refused_says_why_until_it_is_asked_for_again(guarded):
     asked = guarded["Ada"].request("guarded", SMALL, REPLACE, "a first try")
     assert guarded["Ada"].request("guarded", SMALL, REPLACE).number == asked.number

@@ -264,7 +264,8 @@ def _names(overview: Overview) -> dict[str, str]:
 def _say_request(ledger: Ledger, request: Request, members: dict[str, str], signed: str) -> None:
     who = members.get(request.signer, request.by)
     if request.approved is None:
-        say(f"Request {request.number} of {who} waits for an officer: {request.note}")
+        protects = f", which would protect every {request.unit}" if request.unit else ""
+        say(f"Request {request.number} of {who}{protects}, waits for an officer: {request.note}")
         say(f"       sordino ledger approve {ledger.address} {request.number}{signed}")
         say(f"       sordino ledger refuse {ledger.address} {request.number} --why ..{signed}")
         return

@@ -189,6 +189,12 @@ class Request:
     """None until an officer has decided."""
     who: str = ""
     why: str = ""
+    unit: str = ""
+    """What it would protect, as in an entry."""
+
+    def is_for(self, dataset: str, event: Event, signer: str, unit: str) -> bool:
+        """Whether it asks for just this."""
+        return (self.dataset, self.event, self.signer) == (dataset, event, signer) and self.unit in ("", unit)
 
 
 class Group(NamedTuple):
@@ -455,7 +461,7 @@ class Book:
             raise ValueError("its number is another request's")
         event = events.from_json(line["event"])
         words = line["dataset"], event, line["note"], line["created"], line["by"]
-        self.requests[self.asked] = Request(self.asked, *words, signer)
+        self.requests[self.asked] = Request(self.asked, *words, signer, unit=str(line.get("unit", "")))
         self.asked += 1
 
     def _take_decide(self, line: Plain, signer: str) -> None:
@@ -480,11 +486,7 @@ class Book:
             )
         if tally.terms.approval:
             request = self.requests.pop(line["request"])
-            if request.approved is not True or (request.dataset, request.event, request.signer) != (
-                line["dataset"],
-                event,
-                signer,
-            ):
+            if not (request.approved is True and request.is_for(line["dataset"], event, signer, line.get("unit", ""))):
                 raise PermissionError("no officer has approved it")
         if "unit" in line:
             tally.require_unit(line["dataset"], line["unit"])

@@ -313,11 +313,12 @@ class Ledger:
 
     # what analysts do
 
-    def request(self, dataset: str, event: Event, relation: Relation, note: str = "") -> Request:
+    def request(self, dataset: str, event: Event, relation: Relation, note: str = "", unit: str = "record") -> Request:
         """Ask an officer for a release. What was asked for already is not asked for again, unless it was refused."""
         with self._writing() as writer:
             _require_relation(writer.book.tally(dataset), dataset, relation)
-            return writer.ask(dataset, event, note, again=True)
+            writer.book.tally(dataset).require_unit(dataset, unit)
+            return writer.ask(dataset, event, note, unit, again=True)
 
     def reserve(
         self,
@@ -353,7 +354,7 @@ class Ledger:
                 return Reservation(self, number, reference, State.SPENT if ended else State.RESERVED, is_new=False)
             costs = tally.price(event)
             tally.require_room(dataset, event, costs, writer.year, writer.signer)
-            request = writer.ask(dataset, event, note, again=False) if tally.terms.approval else None
+            request = writer.ask(dataset, event, note, unit, again=False) if tally.terms.approval else None
             if request is None or request.approved:
                 plain = {"event": events.to_json(event), "charge": wire.to_plain(costs), "note": note}
                 whose = {"reference": reference or "", "by": _process(), "unit": unit}
@@ -660,14 +661,13 @@ class _Writer:
         self._transaction.append(written)
         return entry
 
-    def ask(self, dataset: str, event: Event, note: str, again: bool) -> Request:
+    def ask(self, dataset: str, event: Event, note: str, unit: str, again: bool) -> Request:
         """The request for a release: the one there is, or a new one; after a refusal only if asked `again`."""
         for request in reversed(self.book.requests.values()):
-            same = (request.dataset, request.event, request.signer) == (dataset, event, self.signer)
-            if same and not (again and request.approved is False):
+            if request.is_for(dataset, event, self.signer, unit) and not (again and request.approved is False):
                 return request
         number = self.book.asked
-        plain = {"dataset": dataset, "event": events.to_json(event), "note": note, "by": _process()}
+        plain = {"dataset": dataset, "event": events.to_json(event), "note": note, "by": _process(), "unit": unit}
         self.append({"kind": "request", "number": number, **plain})
         return self.book.requests[number]
 

@@ -170,7 +170,8 @@ class TorchOracle:
         batch = checked_batch(query.batch, self._units)
         count = self._units if batch is None else len(batch)
         if count > MOST_RECORDS:
-            raise ValueError(f"a batch of {count} records: at most {MOST_RECORDS} can be added up.")
+            # how many there are may be secret
+            raise ValueError(f"a batch has too many records: at most {MOST_RECORDS} can be added up. Use smaller ones.")
         if torch.get_float32_matmul_precision() != "highest":
             raise ValueError(FEWER_DIGITS)
         shares = self._shares(query)
