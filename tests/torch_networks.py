@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
+from torch.nn.utils.parametrizations import weight_norm
 
 from sordino.oracle.torch import load_parameters, network_problem, parameter_vector
 
@@ -186,6 +187,17 @@ class Products(nn.Module):
         return self.head(torch.tanh(self.second(torch.tanh(self.first(x)), x)))
 
 
+class NormedAndUsed(nn.Module):
+    """A weight under weight_norm that is looked at beside its layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = weight_norm(nn.Linear(6, 4)), nn.Linear(4, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.layer(x))) + (x @ self.layer.weight.T).square().mean(1, keepdim=True)
+
+
 class Loose(nn.Module):
     """A parameter of no layer."""
 
@@ -219,9 +231,18 @@ def _kept_statistics() -> nn.Module:
     return nn.Sequential(norm.eval(), nn.Flatten(), nn.Linear(8, CLASSES))
 
 
-def _normed() -> nn.Module:
-    layer = torch.nn.utils.parametrizations.weight_norm(nn.Linear(6, 4))
-    return nn.Sequential(layer, nn.Tanh(), nn.Linear(4, CLASSES))
+def _normed_and_frozen() -> nn.Module:
+    layers = [weight_norm(nn.Linear(6, 4, bias=False)), nn.Tanh(), weight_norm(nn.Linear(4, 4)), nn.Tanh()]
+    layers[0].parametrizations.weight.original0.requires_grad_(False)
+    layers[2].parametrizations.weight.original1.requires_grad_(False)
+    return nn.Sequential(*layers, nn.Linear(4, CLASSES))
+
+
+def _normed_positions(width: int) -> nn.Module:
+    mean = Lambda(lambda h: h.mean(1))
+    return nn.Sequential(
+        nn.Linear(3, 4), nn.Tanh(), weight_norm(nn.Linear(4, width)), nn.Tanh(), mean, nn.Linear(width, 3)
+    )
 
 
 NETWORKS = {
@@ -338,7 +359,25 @@ NETWORKS = {
     "recurrent, sequence first, no bias": Network(lambda: Sequences(nn.GRU, False, bias=False), (4, 3)),
     "recurrent by hand": Network(Recurrent, (4, 3), known=False),
     "loose parameter": Network(Loose, (6,), known=False),
-    "weight norm": Network(_normed, (6,), known=False),
+    "weight norm": Network(lambda: nn.Sequential(weight_norm(nn.Linear(6, 4)), nn.Tanh(), nn.Linear(4, CLASSES)), (6,)),
+    "weight norm, few positions": Network(lambda: _normed_positions(20), (2, 3)),
+    "weight norm, many positions": Network(lambda: _normed_positions(5), (9, 3)),
+    "weight norm, wide positions": Network(lambda: _normed_positions(48), (17, 3)),
+    "weight norm, partly frozen": Network(_normed_and_frozen, (6,)),
+    "weight norm, one layer twice": Network(lambda: Twice(weight_norm(nn.Linear(6, 6)), nn.Linear(6, CLASSES)), (6,)),
+    "weight norm, used by itself": Network(NormedAndUsed, (6,), known=False),
+    "conv2d, weight norm": Network(
+        lambda: _convolution(
+            weight_norm(nn.Conv2d(4, 6, 3, groups=2)), 96, weight_norm(nn.Conv2d(6, 6, 3, padding=1, bias=False))
+        ),
+        (4, 6, 6),
+    ),
+    "conv1d, circular, weight norm": Network(
+        lambda: _convolution(weight_norm(nn.Conv1d(2, 4, 3, stride=2, padding=1, padding_mode="circular")), 16), (2, 8)
+    ),
+    "conv1d, transposed, weight norm": Network(
+        lambda: _convolution(weight_norm(nn.ConvTranspose1d(2, 4, 3)), 28), (2, 5), known=False
+    ),
 }
 
 
@@ -350,7 +389,7 @@ LONG = (
     "dilated",
     "circular",
     "other sizes",
-    "weight norm",
+    "weight norm, ",
     "group norm",
 )
 """Networks whose operations are many or slow: in `make test` the others stand for them, `make slow` has them all."""

@@ -537,6 +537,13 @@ ROWS: list[Row] = [
         "tests/oracle/torch/test_matrix.py",
     ),
     (
+        "networks: what shared rows add to a norm is left out",
+        "oracle/torch/matrix.py",
+        "alpha=1 if other is u else 2)",
+        "alpha=0)",
+        "tests/oracle/torch/test_matrix.py -k share",
+    ),
+    (
         "networks: the state behind a gate of a GRU has the gradient before it",
         "oracle/torch/layers.py",
         "e[..., 2 * width :] * r], -1)",

@@ -320,7 +320,8 @@ def test_layers_without_a_rule_are_named(name):
         "tied by a function": "words",
         "recurrent by hand": "rnn",
         "loose parameter": "the model",
-        "weight norm": "0.parametrizations.weight",
+        "weight norm, used by itself": "layer.parametrizations.weight",
+        "conv1d, transposed, weight norm": "0.parametrizations.weight",
         "instance norm, kept statistics": "0",
     }
     with pytest.warns(UserWarning, match="torch.func") as caught:

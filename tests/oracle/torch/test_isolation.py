@@ -517,7 +517,9 @@ QUERIES = {
 
 
 @pytest.mark.parametrize("kind", QUERIES)
-@pytest.mark.parametrize("layers", ["linear", "one layer twice", "linear, few positions", "conv2d, twice", "embedding"])
+@pytest.mark.parametrize(
+    "layers", ["linear", "one layer twice", "linear, few positions", "conv2d, twice", "embedding", "weight norm"]
+)
 def test_a_spoiled_record_changes_its_own_block_alone(layers, kind):
     """To the last bit: how other blocks are summed and rounded must not depend on it."""
     network, count = nets.NETWORKS[layers], 4 * BLOCK // 2

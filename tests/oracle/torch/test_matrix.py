@@ -76,7 +76,7 @@ def test_numbers_too_large_for_inner_products_are_not_taken_for_small_ones():
     for scale in 10.0 ** np.arange(8, 12, 0.125):
         pairs = [Pair(left * float(scale), right * float(scale))]
         squares, _ = Matrix((N, M))._inner(pairs, work())
-        true = (exact(*pairs[0]) ** 2).sum((1, 2))
+        true = (exact(*pairs[0].sides()) ** 2).sum((1, 2))
         assert (~torch.isfinite(squares) | (squares >= torch.from_numpy(true))).all()
     assert not torch.isfinite(squares).any()
 
@@ -125,6 +125,32 @@ def test_several_pairs_are_measured_as_their_sum(dtype):
     squares, _ = Matrix((N, M))._inner([Pair(l1, r1), Pair(l2, r2)], room)
     true = ((exact(l1, r1) + exact(l2, r2)) ** 2).sum((1, 2))
     np.testing.assert_allclose(squares, true, rtol=1e-9)
+
+
+@pytest.mark.parametrize("positions", [2, POSITIONS])
+@pytest.mark.parametrize("kind", ["random", "cancelling", "small"])
+def test_rows_that_all_records_share_are_measured_and_added(kind, positions):
+    """Each record has its own multiples of them, which may take away nearly all of its products."""
+    left, right = (side[:, :positions] for side in sides("small" if kind == "small" else "random"))
+    scales, rows = torch.randn(RECORDS, N), torch.randn(N, M)
+    if kind == "cancelling":
+        right = right[:1, :1].expand(RECORDS, positions, M).contiguous()
+        scales, rows = -left.sum(1) * (1 + 1e-6), right[0, :1].expand(N, M).contiguous()
+    form, pairs, room = Matrix((N, M)), [Pair(left, right), Pair(scales, rows, shared=True)], work()
+    squares, lengths = form._inner(pairs, room)
+    scaled = (each.double().numpy() for each in (scales, rows))
+    true = exact(left, right) + np.einsum("bn,nm->bnm", *scaled)
+    long = (np.linalg.norm(left.double(), axis=2) * np.linalg.norm(right.double(), axis=2)).sum(1)
+    long += np.abs(scales.double().numpy()) @ np.linalg.norm(rows.double(), axis=1)
+    assert (squares.numpy() >= (true**2).sum((1, 2))).all()
+    assert (lengths.numpy() >= long * (1 - 1e-12)).all()
+    most = (true**2).sum((1, 2)) + 2 * slack(N + M + positions + 1, torch.float32) * long**2
+    assert (squares.numpy() <= 1.0001 * most).all()
+    bound = form._as_summed((squares, lengths), pairs).sqrt()
+    out = torch.empty(RECORDS, N * M)
+    form.sum(out, [(torch.ones(RECORDS), pair) for pair in pairs], room)()
+    assert (torch.linalg.vector_norm(out.double(), dim=1) <= bound).all()
+    np.testing.assert_allclose(out, true.reshape(RECORDS, -1), rtol=0, atol=1e-5 * long.max())
 
 
 class _Cancelling(nn.Module):

@@ -57,8 +57,7 @@ class Part:
 
     def tensors(self) -> list[Tensor]:
         """What the gradients are made of."""
-        sides = [side for pair in self.pairs for side in pair if side is not None]
-        return sides if self.rows is None else [self.rows]
+        return [side for pair in self.pairs for side in pair.sides()] if self.rows is None else [self.rows]
 
 
 class Clipping:
@@ -88,7 +87,7 @@ class Clipping:
             (tensor.data_ptr(), tensor.shape): tensor
             for found in self._parts
             for part in found.values()
-            for tensor in (*part.tensors(), *(side for pair in part.pairs for side in pair if side is not None))
+            for tensor in (*part.tensors(), *(side for pair in part.pairs for side in pair.sides()))
             if tensor.is_floating_point()
         }
 

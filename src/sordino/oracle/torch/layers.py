@@ -17,6 +17,7 @@ from sordino.oracle.torch.matrix import Matrix
 from sordino.oracle.torch.pairs import Form, Pair, Written
 from sordino.oracle.torch.patches import Convolution, Patches
 from sordino.oracle.torch.recurrence import PARAMETERS, Recurrence
+from sordino.oracle.torch.weight_norm import Affine, Channels, Unit
 
 Entry = tuple[str, Form, Pair]
 Rule = Callable[..., Iterator[Entry]]
@@ -93,6 +94,24 @@ def _recurrence(layer: Recurrence, x: Tensor, h: Tensor, *rest: Tensor) -> Itera
     yield "bias_hh", Written(), Pair(_added(own, 1))
 
 
+def _unit(layer: Unit, z: Tensor, e: Tensor) -> Iterator[Entry]:
+    (inner,) = layer.inner
+    form = Matrix((inner.out_features, inner.in_features)) if isinstance(inner, nn.Linear) else Patches(inner)
+    yield "weight", form, Pair(_of_channels(layer, e * z), shared=True)
+
+
+def _affine(layer: Affine, s: Tensor, e: Tensor) -> Iterator[Entry]:
+    yield "weight", Written(), Pair(_of_channels(layer, e * s))
+    yield "bias", Written(), Pair(_of_channels(layer, e))
+
+
+def _of_channels(layer: Channels, tensor: Tensor) -> Tensor:
+    """(records, n), added up over the positions of each channel."""
+    if layer.axes:
+        return _alone(tensor, layer.axes + 2).flatten(2).sum(2)
+    return _added(_positions(tensor, 1), 1)
+
+
 def _normal_groups(layer: nn.GroupNorm, groups: Tensor) -> Tensor:
     """Every group, which lies on the last axis, with mean 0 and variance 1."""
     return nn.functional.layer_norm(groups, groups.shape[-1:], None, None, layer.eps)
@@ -153,6 +172,8 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.InstanceNorm3d: _instance_norm,
     nn.PReLU: _prelu,
     Recurrence: _recurrence,
+    Unit: _unit,
+    Affine: _affine,
 }
 
 
@@ -164,6 +185,9 @@ def known_parameters(layer: nn.Module) -> dict[str, nn.Parameter]:
 
 def form_of(layer: nn.Module) -> object:
     """Layers for which this is the same may share parameters: the gradients have one form, and can be added up."""
+    if isinstance(layer, Unit):
+        # whose gradients are added to those of the layer with the same weight
+        return form_of(*layer.inner)
     if isinstance(layer, nn.Linear | nn.Embedding):
         return Matrix
     if isinstance(layer, Convolution):
@@ -175,6 +199,8 @@ def takes_one(layer: nn.Module, given: Tensor) -> bool:
     """Whether a layer that counts images on its first axis was given one of them."""
     if isinstance(layer, Convolution):
         return given.ndim == len(layer.kernel_size) + 1 or len(given) == 1
+    if isinstance(layer, Channels):
+        return layer.axes == 0 or given.ndim == layer.axes + 1 or len(given) == 1
     if isinstance(layer, nn.PReLU):
         return layer.num_parameters == 1 or len(given) == 1
     if isinstance(layer, Instances):

@@ -12,7 +12,16 @@ from torch import Tensor
 
 from sordino.oracle.torch.isolation import bits_of
 from sordino.oracle.torch.norms import Norms
-from sordino.oracle.torch.pairs import KEEP, Pair, blocks, equal_parts, same, sum_of
+from sordino.oracle.torch.pairs import (
+    KEEP,
+    Pair,
+    add_scaled_rows,
+    blocks,
+    equal_parts,
+    length_of_scaled_rows,
+    same,
+    sum_of,
+)
 from sordino.oracle.torch.rounding import CANCELLED, LONGEST, ROUGH, lost, slack, too_long
 from sordino.oracle.torch.workspace import Step, Workspace
 
@@ -40,7 +49,7 @@ class Matrix:
         return rows.flatten(1)
 
     def measure(self, pairs: Sequence[Pair], share: int, norms: Norms, work: Workspace) -> None:
-        if all(pair.left.ndim == 2 and pair.left.is_floating_point() for pair in pairs):
+        if all(pair.left.ndim == 2 and pair.left.is_floating_point() and not pair.shared for pair in pairs):
             self._single(pairs, share, norms)
             return
         squares = work.take(len(pairs[0].left), dtype=torch.float64)
@@ -55,22 +64,28 @@ class Matrix:
         if all(_is_alone(pairs) for _, pairs in shares.values()):
             bits = [work.note_bits(len(weights)) for weights, _ in shares.values()]
             return lambda: self._sum_alone(out, list(shares.values()), bits, work)
-        sums, products = out.view(-1, *self.shape), _merged(weighted)
+        sums, scaled = out.view(-1, *self.shape), [entry for entry in weighted if entry[1].shared]
+        products = _merged([entry for entry in weighted if not entry[1].shared])
         longest = sum(len(each.mixed) * each.mixed[0][1].shape[:-1].numel() for each in products) // len(out)
+        longest += sum(len(weights) for weights, _ in scaled) // len(out)
         if longest > LONGEST:
             raise ValueError(
                 f"a layer is used at {longest} places in a block of records: at most {LONGEST} can be added up."
             )
-        if len(products) == 1 and products[0].is_one_for_each_share:
+        if len(products) == 1 and products[0].is_one_for_each_share and not scaled:
             return products[0].sum_of_blocks(sums, work)
-        return lambda: self._sum_wide(sums, products, work)
+        return lambda: self._sum_wide(sums, products, scaled, work)
 
-    def _sum_wide(self, sums: Tensor, products: Sequence[Product], work: Workspace) -> None:
+    def _sum_wide(
+        self, sums: Tensor, products: Sequence[Product], scaled: Sequence[tuple[Tensor, Pair]], work: Workspace
+    ) -> None:
         # several products make up a record's gradient, which may cancel: their sum needs more digits than they have
         for out, some in zip(sums, equal_parts(len(products[0].other), len(sums)), strict=True):
             total = work.scratch("total", *self.shape, dtype=torch.float64)
             for number, product in enumerate(products):
                 product.add_wide(total, some, work, first=number == 0)
+            for weights, pair in scaled:
+                total.addcmul_((weights[some].double() @ pair.left[some].double())[:, None], _right(pair))
             out.copy_(total)
 
     def _sum_alone(
@@ -130,6 +145,7 @@ class Matrix:
     def _inner(self, pairs: Sequence[Pair], work: Workspace) -> tuple[Tensor, Tensor]:
         r"""sum_{t,s} <l_t, l_s> <r_t, r_s> over the positions of all pairs; how it is bounded stands in `rounding`."""
         (n, m), records, positions = self.shape, len(pairs[0].left), _positions(pairs)
+        scaled, pairs = ([pair for pair in pairs if pair.shared is kind] for kind in (True, False))
         coarse = len(pairs) == 1 and positions * slack(n + m + positions, work.dtype) <= ROUGH
         dtype = work.dtype if coarse else torch.float64
         squares, lengths, lefts, rights = torch.zeros((4, records), dtype=torch.float64, device=work.device)
@@ -147,11 +163,24 @@ class Matrix:
                     lengths[some] += one.mul_(other).sum(1)
                 found = left.mul_(right).sum(2).sum(1, dtype=torch.float64)
                 squares[some].add_(found, alpha=1 if first is second else 2)
+            shared = [(pair.left[some].to(dtype), _right(pair).to(dtype)) for pair in scaled]
+            for number, (u, rows) in enumerate(shared):
+                # <l_t r_t', diag(u) rows> = sum_k l_tk u_k <r_t, row_k>
+                for left, right in held:
+                    scores = work.mm(right.flatten(0, 1), rows.T).view(left.shape)
+                    squares[some].add_(scores.mul_(left).sum(1).mul_(u).sum(1, dtype=torch.float64), alpha=2)
+                for other, others in shared[: number + 1]:
+                    found = (u * other).mul_((rows * others).sum(1)).sum(1, dtype=torch.float64)
+                    squares[some].add_(found, alpha=1 if other is u else 2)
+        for pair in scaled:
+            lengths += length_of_scaled_rows(pair)
+            lefts += pair.left.abs().sum(1, dtype=torch.float64)
+            rights += torch.linalg.vector_norm(_right(pair), dim=1, dtype=torch.float64).sum()
         lengths.mul_(1 + slack(n + m, dtype))
         # zero for what is below it, and NaN for what was too large to be computed
         squares.mul_(squares >= 0).addcmul_(lengths, lengths, value=slack(n + m + positions, dtype))
         squares.addcmul_(lefts, lefts, value=2 * lost(m, dtype)).addcmul_(rights, rights, value=2 * lost(n, dtype))
-        return squares.add_(2 * lost(positions**2, dtype)), lengths
+        return squares.add_(2 * lost((positions + n * len(scaled)) ** 2, dtype)), lengths
 
     def _as_summed(self, measured: tuple[Tensor, Tensor], pairs: Sequence[Pair]) -> Tensor:
         """A bound of the squared norms of what `sum` adds, from squared norms and lengths of the gradients."""
@@ -187,13 +216,16 @@ def _sequences(pair: Pair) -> tuple[Tensor, Tensor]:
 
 
 def _products(pairs: Sequence[Pair], out: Tensor, work: Workspace) -> Tensor:
-    for number, (left, right) in enumerate(map(_sequences, pairs)):
+    for number, (left, right) in enumerate(_sequences(pair) for pair in pairs if not pair.shared):
         work.add_bmm(out, left.transpose(1, 2), right, first=number == 0)
+    add_scaled_rows(out, pairs)
     return out
 
 
 def _lengths(pair: Pair) -> Tensor:
     """sum_t |left_t| |right_t|, in float64."""
+    if pair.shared:
+        return length_of_scaled_rows(pair)
     left, right = _sequences(pair)
     each: Tensor = torch.linalg.vector_norm(right, dim=-1, dtype=torch.float64)
     if left.is_floating_point():

@@ -10,6 +10,7 @@ What the product means is the form:
 
     Matrix     sum_t left_t right_t'     a linear layer, t its positions; an embedding, where left_t is a unit vector
     Patches    the same, where right_t is the patch of a convolution's input at position t
+    either     plus diag(left) rows      where the right side is shared: rows of numbers, the same for all records
     Written    left alone, as the pass has computed it: of a bias, or of the weight of a normalisation
 
 Norms are bounded from above, so that no record is clipped by a norm that rounding has made too small.
@@ -20,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
@@ -32,13 +34,22 @@ _BLOCK = 1 << 21  # bytes of a temporary that is filled for a few records at a t
 
 
 class Pair(NamedTuple):
-    """Two tensors whose first axis counts the records. Whole numbers on the left stand for unit vectors."""
+    """Two tensors whose first axis counts the records. Whole numbers on the left stand for unit vectors.
+
+    Where the right side is `shared`, it is a matrix whose rows are multiplied by the numbers on the left.
+    """
 
     left: Tensor
     right: Tensor | None = None
+    shared: bool = False
 
     def part(self, some: slice) -> Pair:
-        return Pair(self.left[some], None if self.right is None else self.right[some])
+        right = self.right if self.right is None or self.shared else self.right[some]
+        return self._replace(left=self.left[some], right=right)
+
+    def sides(self) -> list[Tensor]:
+        """Those that the records have."""
+        return [self.left] if self.right is None or self.shared else [self.left, self.right]
 
 
 class Form(Protocol):
@@ -68,14 +79,14 @@ class Written:
     """The gradients themselves, records x parameters: a pass has added them up, and they are on the left."""
 
     def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor:
-        (first, _), *more = pairs
+        first, *more = (pair.left for pair in pairs)
         if not more:
             return first
         rows = work.take(*first.shape)
 
         def add_up() -> None:
             rows.copy_(first)
-            for other, _ in more:
+            for other in more:
                 rows.add_(other)
 
         work.steps.append(add_up)
@@ -85,12 +96,26 @@ class Written:
 def moved(new: Pair, old: Pair, minus: Callable[[Tensor | None, Tensor], Tensor]) -> list[Pair]:
     """new - old; without the first, `minus` gives the negative of the other."""
     if new.right is None or old.right is None or same(new.right, old.right):
-        return [Pair(minus(new.left, old.left), new.right)]
+        return [new._replace(left=minus(new.left, old.left))]
     if same(new.left, old.left):
-        return [Pair(new.left, minus(new.right, old.right))]
+        return [new._replace(right=minus(new.right, old.right))]
     if not new.left.is_floating_point():
-        return [new, Pair(old.left, minus(None, old.right))]
-    return [Pair(new.left, minus(new.right, old.right)), Pair(minus(new.left, old.left), old.right)]
+        return [new, old._replace(right=minus(None, old.right))]
+    return [new._replace(right=minus(new.right, old.right)), old._replace(left=minus(new.left, old.left))]
+
+
+def add_scaled_rows(out: Tensor, pairs: Sequence[Pair]) -> None:
+    """Those of shared right sides, to gradients (records, n, m)."""
+    for left, right, shared in pairs:
+        if shared and right is not None:
+            out.addcmul_(left[:, :, None], right)
+
+
+def length_of_scaled_rows(pair: Pair) -> Tensor:
+    """sum_r |left_r| |row_r|, in float64."""
+    assert pair.right is not None, "a shared right side"
+    lengths: Tensor = torch.linalg.vector_norm(pair.right, dim=1, dtype=torch.float64)
+    return (pair.left.abs() * lengths).sum(1)
 
 
 def same(a: Tensor, b: Tensor) -> bool:

@@ -20,6 +20,7 @@ from sordino.oracle.torch.parameters import Place, places
 from sordino.oracle.torch.program import Given, Memory, Program, Untraceable
 from sordino.oracle.torch.rounding import BLOCK
 from sordino.oracle.torch.tape import Tape
+from sordino.oracle.torch.weight_norm import Unit
 
 LINE = 64
 """Bytes of a cache line."""
@@ -68,7 +69,12 @@ class Passes:
         missing = self._layout.apart | self._layout.unused
         booked = {id(place.parameter): place for place in found if place.name not in missing}
         self._books = [_books(site, booked) for site in self._layout.sites]
-        self._entries: list[tuple[tuple[int, int], Form, int, int | None]] = []
+        self._units = {
+            books.places["weight"]: books.layer
+            for books in filter(None, self._books)
+            if isinstance(books.layer, Unit) and "weight" in books.places
+        }
+        self._entries: list[tuple[tuple[int, int], Form, int, int | None, bool]] = []
         self.rows = self._largest(rows)
         self._inputs, self._targets = self.made_up()
         self._filling = [part[:1].clone() for part in (self._inputs, self._targets)]
@@ -109,6 +115,8 @@ class Passes:
         A record on which an operation fails, as a loss does that refuses a NaN, gets a loss that is not finite: to
         raise what it raised would tell about it.
         """
+        for place, rows in memory.shared.items():
+            rows.copy_(self._units[place].rows(self.dtype))
         if self._succeeds(memory, count, drawn):
             return
         given = self._inputs.clone(), self._targets.clone()
@@ -140,11 +148,12 @@ class Passes:
     def books(self) -> tuple[Memory, Notes]:
         """Memory for the books of a pass, and how to read them there."""
         memory = self.program.memory(self._inputs, self._targets)
+        memory.shared.update({place: unit.rows(self.dtype) for place, unit in self._units.items()})
         *sides, losses = memory.results
-        entries = [
-            Entry(place, form, Pair(sides[left], None if right is None else sides[right]))
-            for place, form, left, right in self._entries
-        ]
+        entries = []
+        for place, form, left, right, shared in self._entries:
+            other = memory.shared[place] if shared else None if right is None else sides[right]
+            entries.append(Entry(place, form, Pair(sides[left], other, shared)))
         return memory, Notes(entries, losses)
 
     def more_careful(self) -> str | None:
@@ -215,10 +224,11 @@ class Passes:
         ]
         for place, each in zip(self._apart, rows, strict=True):
             entries.append(((place.start, place.stop), Written(), Pair(self._booked(each).flatten(1))))
-        sides = [side for *_, pair in entries for side in pair if side is not None]
+        sides = [side for *_, pair in entries for side in pair.sides()]
         numbers = iter(range(len(sides)))
         self._entries = [
-            (place, form, next(numbers), None if pair.right is None else next(numbers)) for place, form, pair in entries
+            (place, form, next(numbers), None if pair.right is None else next(numbers), pair.shared)
+            for place, form, pair in entries
         ]
         # a loss only tells whether it is finite, which it may be beyond what the books can hold
         losses = losses.view(-1)

@@ -12,7 +12,15 @@ from torch.nn import functional
 
 from sordino.oracle.torch.isolation import bits_of
 from sordino.oracle.torch.norms import Norms
-from sordino.oracle.torch.pairs import KEEP, Pair, blocks, equal_parts, sum_of
+from sordino.oracle.torch.pairs import (
+    KEEP,
+    Pair,
+    add_scaled_rows,
+    blocks,
+    equal_parts,
+    length_of_scaled_rows,
+    sum_of,
+)
 from sordino.oracle.torch.rounding import lost, slack, too_long
 from sordino.oracle.torch.workspace import Step, Workspace
 
@@ -90,9 +98,7 @@ class Patches:
         positions = sum(pair.left[0, 0].numel() for pair in pairs)
         # the sum is taken anew, from the pairs: rounding is relative to what was added up, at most |left| |patches|,
         # and every number of the padded image stands in at most as many patches as the kernel has places
-        places = math.prod(self._kernel)
-        lengths = sum_of(_length(left) * self._image_length(right) for left, right in map(_both, pairs))
-        lengths.mul_(math.sqrt(places))
+        lengths = sum_of(map(self._length, pairs))
         squares.add_(lengths, alpha=slack(positions, work.dtype))
         squares.masked_fill_(too_long(lengths, work.dtype), torch.inf)
         squares.square_().mul_(1 + slack(self._numbers, work.dtype)).add_(lost(self._numbers * positions, work.dtype))
@@ -108,7 +114,7 @@ class Patches:
         out = rows.view(records * groups, self._left_channels // groups, -1)
         narrow = out.shape[1] <= NARROW
         turned = work.scratch("turned", len(out), out.shape[2], out.shape[1]) if narrow else out
-        for number, (left, right) in enumerate(map(_both, pairs)):
+        for number, (left, right) in enumerate(_both(pair) for pair in pairs if not pair.shared):
             seen, positions = self._seen(self._image(right), left.shape[2:]), left[0, 0].numel()
             # one copy for all records: PyTorch's im2col sets its threads to work anew for every single one
             patches = work.scratch("patches", *seen.shape).copy_(seen)
@@ -117,6 +123,7 @@ class Patches:
             work.add_bmm(turned, one, other.transpose(1, 2), first=number == 0)
         if narrow:
             out.copy_(turned.transpose(1, 2))
+        add_scaled_rows(rows.view(records, self._left_channels, -1), pairs)
 
     def _seen(self, image: Tensor, counts: torch.Size) -> Tensor:
         """(records, channels, places of the kernel, positions): what every place of the kernel meets."""
@@ -128,9 +135,13 @@ class Patches:
     def _image(self, right: Tensor) -> Tensor:
         return functional.pad(right, self._margin, mode=self._fill) if any(self._margin) else right
 
-    def _image_length(self, right: Tensor) -> Tensor:
+    def _length(self, pair: Pair) -> Tensor:
+        if pair.shared:
+            return length_of_scaled_rows(pair)
+        left, right = _both(pair)
         # zeros add nothing to it, a margin of copies does
-        return _length(right if self._fill == "constant" else self._image(right))
+        image = right if self._fill == "constant" else self._image(right)
+        return _length(left) * _length(image) * math.sqrt(math.prod(self._kernel))
 
 
 def _both(pair: Pair) -> tuple[Tensor, Tensor]:

@@ -50,10 +50,14 @@ class Given(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Where a run leaves its results, each with the records on its first axis, and the memory they are views of."""
+    """Where a run leaves its results, each with the records on its first axis, and the memory they are views of.
+
+    `shared` is what a pass computes from a parameter alone, by the parameter's place.
+    """
 
     results: list[Tensor]
     buffers: list[Tensor]
+    shared: dict[tuple[int, int], Tensor]
 
 
 class Program:
@@ -129,13 +133,13 @@ class Program:
         lie_in = [*buffers, inputs, targets] if self.together else buffers
         results = [lie_in[result.source].view(result.shape) for result in self._results]
         if self.together:
-            return Memory(results, buffers)
+            return Memory(results, buffers, {})
         # what is one tensor for a record is one for all of them
         whole = {
             (t.data_ptr(), t.shape): torch.zeros((len(inputs), *t.shape[1:]), dtype=t.dtype, device=t.device)
             for t in results
         }
-        return Memory([whole[t.data_ptr(), t.shape] for t in results], buffers)
+        return Memory([whole[t.data_ptr(), t.shape] for t in results], buffers, {})
 
     def run(self, memory: Memory, inputs: Tensor, targets: Tensor, count: int, drawn: list[list[Tensor]]) -> bool:
         """Compute the results. Rows from `count` on are no records. Whether all went well: see `Passes.run`."""

@@ -34,7 +34,9 @@ which is added (`slack` is twice gamma); lengths follow from the inner products 
 term may be T gamma |g|^2 where positions are orthogonal: where that is not small in single precision (ROUGH), or where
 pairs may cancel (differences), the products are in double precision. Numbers that are too large give an infinity or a
 NaN, and the record counts for nothing. So does a record whose own sum, of products that may cancel, could be too large
-on the way: half the largest number is the longest L_i (`too_long`).
+on the way: half the largest number is the longest L_i (`too_long`). Rows R that all records share, each times a number
+of the record's own, are n positions more: diag(u) R = sum_k (u_k i_k) R_k' with unit vectors i_k. Their length is
+sum_k |u_k| |R_k|, and as a number of a gradient takes in one of them, they count as one where T counts operations.
 
 **Numbers too small for the dtype** lose at most `tiny` each. In a sum that is all. But a weight is multiplied into one
 side of a product before the other side is: what is lost then, `tiny` in each of at most d numbers, is multiplied by

@@ -47,6 +47,9 @@ class Workspace:
         self.bits.append(torch.zeros(records, dtype=torch.int64, device=self.device))
         return self.bits[-1]
 
+    def mm(self, a: Tensor, b: Tensor) -> Tensor:
+        return alignment.mm(a, b) if self.aligned else torch.mm(a, b)
+
     def bmm(self, a: Tensor, b: Tensor) -> Tensor:
         return alignment.bmm(a, b) if self.aligned else torch.bmm(a, b)
 
