@@ -191,6 +191,19 @@ def test_a_model_keeps_its_frozen_parameters():
     assert torch.equal(model[0].weight, frozen)
 
 
+class Noted(nn.Linear):
+    def get_extra_state(self):
+        return {"trained": "in spring"}
+
+
+def test_a_model_that_no_certificate_can_be_about_costs_nothing(tmp_path):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.open("rings", BUDGET)
+    with charged_to(ledger, "rings"), pytest.raises(ValueError, match="is no tensor"):
+        trained(Noted(2, 2))
+    assert ledger.entries("rings") == ()
+
+
 def test_the_ledger_is_charged(tmp_path):
     ledger = Ledger(tmp_path / "ledger")
     ledger.open("rings", BUDGET)

@@ -91,7 +91,8 @@ class Terms:
 
     cap: Budget
     per_year: float | None = None
-    """The epsilon of everything in one calendar year (UTC): what a person in the records may lose in a year."""
+    """The epsilon of everything in one calendar year (UTC): what a record may lose in a year, or a person where the
+    releases protect persons."""
     per_member_year: float | None = None
     """The epsilon of what one member reserves in one calendar year."""
     expires: str | None = None

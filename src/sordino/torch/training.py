@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
-from torch import bfloat16, nn, uint8
+from torch import Tensor, bfloat16, nn, uint8
 from torch.utils.data import DataLoader
 
 from sordino import checkpoint as recording, wire
@@ -118,6 +118,8 @@ def fit(
     Inside `charged_to(ledger, name)` the run is charged to that data set.
     """
     data = _records(dataset)
+    # what the certificate will be about: found out before a budget is spent
+    weights_of(model)
     place = _place(checkpoint, resume)
     randomness = _randomness(random_state, place)
     unit = _unit(person, records_per_person, contribution)
@@ -174,7 +176,14 @@ def weights_of(model: nn.Module) -> dict[str, NDArray[Any]]:
 
     A tensor of a kind that NumPy does not have is taken as its bytes.
     """
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    state = model.state_dict()
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"the model's state has {name!r}, which is no tensor, and a certificate is about tensors: leave "
+                "get_extra_state out."
+            )
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in state.items()}
     return {name: (t.view(uint8) if t.dtype == bfloat16 else t).numpy() for name, t in tensors.items()}
 
 
