@@ -474,6 +474,41 @@ def test_factors_that_a_library_cuts_short_are_noticed(operation, monkeypatch):
         oracle_of(model, data)._answer(Gradient(parameter_vector(model), 1.0))
 
 
+class Bag(nn.Module):
+    """Words and no product: everything but norms is computed as ever inside of torch.autocast."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 10)
+
+    def forward(self, x):
+        return self.words(x).mean(1)
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["from the beginning", "later"])
+def test_norms_are_not_measured_with_the_digits_of_autocast(before):
+    """Too small by a thousandth, they would let a gradient pass its clip."""
+    torch.manual_seed(0)
+    model, data = Bag(), (torch.randint(50, (20, 6)), torch.randint(10, (20,)))
+    oracle, query = oracle_of(model, data), Gradient(parameter_vector(model), 0.01)
+    if before:
+        oracle._answer(query)
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(ValueError, match="fewer digits"):
+        oracle._answer(query)
+
+
+class Cast(nn.Sequential):
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(x)
+
+
+def test_a_model_may_use_autocast_in_its_forward():
+    torch.manual_seed(0)
+    model, data = Cast(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)), nets.NETWORKS["linear"].data(torch.float32)
+    assert is_isolated(oracle_of(model, data), model, nets.RECORDS)
+
+
 def test_products_of_few_digits_are_refused():
     model = nn.Linear(3, 2)
     oracle = oracle_of(model, (torch.ones(4, 3), torch.zeros(4, dtype=torch.int64)))

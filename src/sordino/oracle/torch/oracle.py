@@ -54,8 +54,8 @@ SUMS = 1 << 22
 
 FEWER_DIGITS = (
     "products of single precision are set to fewer digits, and rounding of sums is bounded for full precision: call "
-    'torch.set_float32_matmul_precision("highest"), and take DNNL_DEFAULT_FPMATH_MODE and ONEDNN_DEFAULT_FPMATH_MODE '
-    "out of the environment."
+    'torch.set_float32_matmul_precision("highest"), train outside of torch.autocast, which a model may use in its '
+    "forward, and take DNNL_DEFAULT_FPMATH_MODE and ONEDNN_DEFAULT_FPMATH_MODE out of the environment."
 )
 
 _SMALL = 2.0**-10
@@ -172,7 +172,8 @@ class TorchOracle:
         if count > MOST_RECORDS:
             # how many there are may be secret
             raise ValueError(f"a batch has too many records: at most {MOST_RECORDS} can be added up. Use smaller ones.")
-        if torch.get_float32_matmul_precision() != "highest":
+        cast = torch.is_autocast_enabled(self._passes.device.type)
+        if cast or torch.get_float32_matmul_precision() != "highest":
             raise ValueError(FEWER_DIGITS)
         shares = self._shares(query)
         self._try_out(points, shares)

@@ -320,6 +320,8 @@ def _fused(add: fx.Node) -> None:
 def _without_zeros(zeros: fx.Node) -> None:
     """What is added to a layer's output to ask for its gradient is zero, and need not be added."""
     for node in list(zeros.users):
-        if node.target is aten.add.Tensor and node.args[1] is zeros and isinstance(node.args[0], fx.Node):
-            node.replace_all_uses_with(node.args[0])
+        added_to = node.args[0] if node.target is aten.add.Tensor and node.args[1] is zeros else None
+        # where a model has outputs of fewer digits (autocast), the sum has more
+        if isinstance(added_to, fx.Node) and added_to.meta["val"].dtype == node.meta["val"].dtype:
+            node.replace_all_uses_with(added_to)
             node.graph.erase_node(node)
