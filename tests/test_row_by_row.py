@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sordino.hidden_layers import HiddenLayers
+from sordino.hidden_layers import HiddenLayers, scaled
 from sordino.losses import Huber
 from sordino.oracle.blocks import block_of
 from sordino.oracle.rows import Rows
@@ -58,6 +58,15 @@ def test_a_row_is_as_long_among_any_others(d):
         assert found == {float(squared_lengths(row[None])[0])}
         assert len(np.unique(block_of(1e200 * rows, np.zeros(n), Rows(1.0)).given.inverses)) == 1
         assert len(np.unique(block_of(rows, np.zeros(n), Rows(0.1)).given.scales)) == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_row_that_is_too_long_for_a_double_warns_nobody():
+    """A warning would tell that there is such a record."""
+    rows = np.array([[1e200, -1e308], [1.0, 2.0], [1e-320, 0.0]])
+    with np.errstate(all="raise"):
+        assert squared_lengths(rows).tolist() == [np.inf, 5.0, 0.0]
+    assert scaled(rows, 1.0)[0].tolist() == [0.0, -0.0]
 
 
 def test_the_product_is_the_product():

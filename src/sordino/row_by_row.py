@@ -42,4 +42,6 @@ def row_by_row(rows: Any, matrix: Real) -> Array:
 
 def squared_lengths(rows: Real) -> Array:
     """|x|^2 for every row x, which has its numbers side by side: others a library adds up in another order if alone."""
-    return np.asarray(np.square(np.ascontiguousarray(rows)).sum(axis=1))
+    # a row may be too long for a double, and a warning would tell that there is such a record
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.square(np.ascontiguousarray(rows)).sum(axis=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -31,10 +32,13 @@ from sordino import (
 )
 from sordino.budget import Budget
 from sordino.certificate import Certificate, verify
+from sordino.estimators.score import _Trial, _tried
 from sordino.evaluation import Outcomes
 from sordino.files import Arrays, EncodedTable, Table
 from sordino.ledger.ledger import State
+from sordino.model_file import model_of
 from sordino.privacy.filter import BudgetExceeded
+from sordino.row_bound import RowBound
 from sordino.train import PrivacyWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
@@ -93,6 +97,16 @@ def test_two_classes(classifier):
     assert holds(evaluation)
     assert evaluation.model == classifier.certificate_.weights
     assert evaluation.records == "2,000 held-out records, protected by noise"
+
+
+def test_a_record_of_very_large_numbers_warns_nobody(classifier):
+    bound = RowBound(np.zeros(3), np.full(3, 4.0))
+    model = replace(model_of(classifier), coef=np.full((1, 3), 0.1), row_bound=bound)
+    rows = np.array([[1e308, -1e308, 1e308], [0.1, 0.0, 0.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        _, said, _, _ = _tried(model, _Trial(None, lambda scores, codes: (scores, codes, codes)), rows, [0, 1])
+    assert said[0] == model.intercept[0]
 
 
 def test_the_other_class_may_be_the_positive_one(classifier):

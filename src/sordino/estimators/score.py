@@ -253,8 +253,10 @@ def _tried(model: LoadedModel, trial: _Trial, X: Any, y: Any) -> tuple[Any, Arra
     for rows, targets in _pieces(model, trial, X, y):
         if np.isnan(targets).any():
             raise ValueError("at least one record has no target, or a label that is not among the model's classes.")
-        # one record more must not move others across an edge by the last bits of their scores
-        parts.append(trial.of(model.scores_alone(rows), targets))
+        # one record more must not move others across an edge by the last bits of their scores; and a warning of NumPy
+        # would tell that there is a record of very large numbers
+        with np.errstate(all="ignore"):
+            parts.append(trial.of(model.scores_alone(rows), targets))
     if not parts or not sum(len(truth) for _, truth, _ in parts):
         raise ValueError("there is no record to evaluate on.")
     said, truth, losses = (np.concatenate(part) for part in zip(*parts, strict=True))
