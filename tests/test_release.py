@@ -62,6 +62,14 @@ def test_a_run_is_charged_and_says_what_it_cost(ledger):
     assert (entry.event, entry.note, entry.state) == (WHOLE, "a number", State.SPENT)
 
 
+@pytest.mark.parametrize("starts", [1, 3])
+def test_a_certificate_is_about_one_model(ledger, starts):
+    """Methods make as many models of a stack of first iterates, every one a release."""
+    with charged_to(ledger, "survey"), pytest.raises(ValueError, match="as many models"):
+        train(problem(), BUDGET, METHOD, oracle(), start=np.zeros((starts, problem().dim)))
+    assert states(ledger) == []
+
+
 def test_what_does_not_fit_is_not_run(ledger):
     asked = []
     with charged_to(ledger, "survey"):

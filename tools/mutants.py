@@ -880,6 +880,13 @@ ROWS: list[Row] = [
         "tests/oracle/files/test_bad_files.py",
     ),
     (
+        "training: as many models as there are starts, paid for as one",
+        "train.py",
+        "if start is not None and np.ndim(start) > 1:",
+        "if False:",
+        "tests/test_release.py",
+    ),
+    (
         "preparation: a long row counts for all of its length",
         "oracle/statistics.py",
         "return np.asarray(abs(some.u).sum(axis=0))",

@@ -92,11 +92,16 @@ def train(
     """Follow `method` on the oracle's records and say what was guaranteed.
 
     `enforced`, `assumed` and `notes` are `sentences` for the certificate, beside those that follow from the public
-    facts: what was made true of every record, what was taken as public on the caller's word, and remarks. `start` is a
-    first iterate that does not depend on the records. With a `recorder` the run can be watched, and go on after it was
-    cut off. `reference` names the run in a ledger, for whoever keeps it elsewhere and may have to begin again.
+    facts: what was made true of every record, what was taken as public on the caller's word, and remarks. `start` is
+    one first iterate, which does not depend on the records. With a `recorder` the run can be watched, and go on after
+    it was cut off. `reference` names the run in a ledger, for whoever keeps it elsewhere and may have to begin again.
     """
     randomness = Randomness.system() if randomness is None else randomness
+    if start is not None and np.ndim(start) > 1:
+        raise ValueError(
+            f"start has shape {np.shape(start)}: a stack of first iterates makes as many models, and what is accounted "
+            "for is one of them. Train each by itself, with a budget of its own."
+        )
     warn_of_large(budget, problem)
     require_offered(method, oracle)
     plan = planned(method, problem, budget)
