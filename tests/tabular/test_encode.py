@@ -5,7 +5,7 @@ from __future__ import annotations
 import decimal
 import math
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from hypothesis import given, settings, strategies as st
 from scipy import sparse
 
 from sordino.tabular import Boolean, Category, ClassTarget, Date, Number, NumberTarget, Ordinal, Schema
-from sordino.tabular.encode import WIDEST_DENSE, _found, encode_features, encode_target
+from sordino.tabular.discovery import count_values
+from sordino.tabular.encode import WIDEST_DENSE, _found, encode_features, encode_target, texts_of
 
 
 def schema(**columns: Any) -> Schema:
@@ -219,6 +220,68 @@ def test_data_frames_are_tables() -> None:
     assert X.tolist() == [[-1, 1, 0, 0], [0, 0, 0, 1], [1, 0, 1, 0]]
 
 
+EAN = (4006381333931, 5901234123457)
+DAY = datetime(2024, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("column", "others", "one", "another"),
+    [
+        # whole numbers become floats beside a missing one
+        (Category(tuple(map(str, EAN)), other=True), list(EAN), EAN[0], None),
+        (Category(("0", "1"), other=True), [0, 1], 0, 0.5),
+        # the longest fraction decides how all decimals of a column are written, and how they are rounded
+        (Category(("1", "0"), other=True), [decimal.Decimal(k) for k in (1, 0)], decimal.Decimal(1), "0.12345678901"),
+        (Number(0, 10), [decimal.Decimal(k) for k in ("0.7", "1.1", "4.35")], decimal.Decimal(1), "1.00000000001"),
+        # and the first moment whether all have a time zone
+        (Category((str(DAY),), other=True), [DAY, DAY], DAY, DAY.replace(tzinfo=UTC)),
+    ],
+    ids=["missing", "fraction", "texts of decimals", "decimals", "time zone"],
+)
+def test_the_type_of_a_column_follows_from_all_records_and_changes_no_row(
+    column: Any, others: list[Any], one: Any, another: Any
+) -> None:
+    if isinstance(another, str):
+        another = decimal.Decimal(another)
+    rows = []
+    for cell in (one, another):
+        cells = [cell, *others]
+        tables = [pa.table({"x": cells}), pa.table(pd.DataFrame({"x": cells}))]
+        if isinstance(column, Category):
+            tables += [pa.table({"x": table["x"].dictionary_encode()}) for table in tables]
+        given = (*tables, {"x": cells}, pd.DataFrame({"x": cells}))
+        rows += [encode_features(schema(x=column), table)[1:].tolist() for table in given]
+        if isinstance(column, Category):
+            # what is discovered has the names that the encoder knows
+            assert all(set(map(str, others)) <= set(count_values(t.to_batches(), ["x"])["x"]) for t in tables)
+            assert not np.array(rows)[..., -1].any()
+    assert rows == [rows[0]] * len(rows)
+
+
+def test_moments_are_written_alike_in_every_unit() -> None:
+    for unit in ("s", "ms", "us", "ns"):
+        for zone in (None, "UTC"):
+            cells = pa.array([DAY], pa.timestamp(unit, zone))
+            assert texts_of("x", cells).to_pylist() == [str(DAY)]
+
+
+def test_what_would_depend_on_the_first_record_is_refused() -> None:
+    # by a date first, all others are cut to their dates
+    for cells in ([date(2024, 1, 1), DAY], pd.Series([date(2024, 1, 1), pd.Timestamp(DAY)], dtype=object)):
+        with pytest.raises(ValueError, match="column 'x' holds dates and times of day"):
+            encode_features(schema(x=Date("2024-01-01", "2025-01-01")), {"x": cells})
+    with pytest.raises(ValueError, match="column 'x' holds dates and times of day"):
+        encode_features(schema(x=Date("2024-01-01", "2025-01-01")), pd.DataFrame({"x": cells}))
+
+
+def test_whole_numbers_that_a_float_does_not_hold_are_no_categories() -> None:
+    codes = [2**53 + 1, 2**53 + 2]
+    wide = schema(x=Category(tuple(map(str, codes)), other=True))
+    assert encode_features(wide, pd.DataFrame({"x": codes}))[:, -1].tolist() == [0, 0]
+    with pytest.raises(ValueError, match="column 'x' has whole numbers beyond"):
+        encode_features(wide, pd.DataFrame({"x": [*codes, None]}))
+
+
 def test_wide_schemas_give_the_same_rows_sparse() -> None:
     values = tuple(f"v{k}" for k in range(WIDEST_DENSE))
     wide = schema(x=Number(0, 2), c=Category(values), b=Boolean())
@@ -246,6 +309,7 @@ rows = st.tuples(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(rows, min_size=1, max_size=5), st.integers(0, 5))
 def test_every_row_keeps_within_the_norm_and_depends_on_its_record_alone(records: list[Any], cut: int) -> None:
     def encode(part: list[Any]) -> np.ndarray:

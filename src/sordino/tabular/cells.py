@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,6 +53,14 @@ def shown_kind(kind: pa.DataType) -> str:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return "nested" if pa.types.is_nested(kind) else str(kind)
+
+
+def in_double_precision(cells: pa.Array) -> pa.Array:
+    """Numbers, or texts of them, each rounded by itself."""
+    if pa.types.is_decimal(cells.type):
+        # by their texts: Arrow would round them by way of a power of ten, which is that of the longest of a column
+        cells = pc.cast(cells, pa.string())
+    return cells if pa.types.is_float64(cells.type) else pc.cast(cells, pa.float64(), safe=False)
 
 
 def sparing_cells(path: Path, read: Callable[[], T]) -> T:

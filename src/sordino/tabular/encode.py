@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Context
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy import sparse
 
 from sordino.arrays import Array
 from sordino.tabular.cell_kernels import INFINITE, MISSING, UNLISTED, find_texts, write_rows
-from sordino.tabular.cells import shown_kind
+from sordino.tabular.cells import in_double_precision, shown_kind
 from sordino.tabular.columns import (
     INDICATOR,
     Boolean,
@@ -51,6 +52,10 @@ _ACCEPT = 'accept missing ones with missing = "indicator" or "middle"'
 _NUMERAL = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 _A_DAY = 86_400e6
 """Microseconds."""
+_LARGEST_WHOLE = 2.0**53
+"""Beyond it, two whole numbers may be the same float."""
+_EXACTLY = Context(prec=100)
+"""More digits than a decimal has."""
 
 
 def encode_features(schema: Schema, data: Any) -> Array | sparse.csr_matrix:
@@ -323,7 +328,7 @@ def numbers_in(name: str, cells: pa.Array) -> Array:
             raise ValueError(f"column {name!r} holds {shown_kind(kind)} values: numbers are needed.")
         cells = _given(texts_of(name, cells))
     try:
-        numbers = cells if pa.types.is_float64(cells.type) else pc.cast(cells, pa.float64(), safe=False)
+        numbers = in_double_precision(cells)
     except pa.ArrowInvalid:
         numbers = None
     if numbers is None:
@@ -367,14 +372,47 @@ def texts_of(name: str, cells: pa.Array) -> pa.Array:
 
 
 def _spelled(name: str, cells: pa.Array) -> pa.Array:
-    """Cells as texts, as they stand."""
+    """Cells as texts, as they stand.
+
+    What is no text is written by its value alone: a column's type follows from all of its cells where Python's objects
+    or a data frame are given, so that one record could change how those of all others are written.
+    """
+    if pa.types.is_dictionary(cells.type):
+        return _spelled(name, cells.dictionary).take(cells.indices)
     if pa.types.is_floating(cells.type):
-        cells = pc.if_else(pc.is_nan(cells), None, cells)
+        return _spelled_floats(name, cells)
+    if pa.types.is_decimal(cells.type):
+        listed = cells.dictionary_encode()
+        texts = [format(value.normalize(_EXACTLY), "f") for value in listed.dictionary.to_pylist()]
+        return pa.array(texts, pa.string()).take(listed.indices)
+    if pa.types.is_timestamp(cells.type):
+        # in whatever unit and time zone; without a fraction of a second that is zero
+        text = pc.cast(pc.cast(cells, pa.timestamp("us"), safe=False), pa.string())
+        return pc.replace_substring_regex(text, r"\.?0*$", "") if len(text) else text
     try:
         return cells if pa.types.is_string(cells.type) else pc.cast(cells, pa.string())
     except pa.ArrowException:
         kind = shown_kind(cells.type)
     raise ValueError(f"column {name!r} holds {kind} values, which have no form as text.")
+
+
+def _spelled_floats(name: str, cells: pa.Array) -> pa.Array:
+    """Whole numbers as if they were of a type of whole numbers: a data frame makes floats of them for a missing one."""
+    cells = pc.if_else(pc.is_nan(cells), None, cells)
+    numbers = pc.cast(cells, pa.float64())
+    finite = pc.is_finite(numbers)
+    whole = pc.and_(finite, pc.equal(numbers, pc.floor(numbers)))
+    _refuse(
+        _flags(pc.and_(finite, pc.greater_equal(pc.abs(numbers), _LARGEST_WHOLE)), where_null=False),
+        name,
+        "whole numbers beyond 2^53 as floats, of which two may be the same,",
+        "give them as texts",
+    )
+    return pc.if_else(
+        whole,
+        pc.cast(pc.cast(pc.if_else(whole, numbers, None), pa.int64()), pa.string()),
+        pc.cast(cells, pa.string()),
+    )
 
 
 def _textual(kind: pa.DataType) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sordino.tabular.cells import require_columns, require_different_names
@@ -24,6 +26,8 @@ def require_table(data: Any, columns: Sequence[str]) -> Any:
 def to_arrow(data: Any, columns: Sequence[str]) -> pa.Table:
     """These columns of a table; others are not looked at."""
     frame = require_table(data, columns)
+    for name in () if isinstance(frame, pa.Table) else columns:
+        _require_one_kind(name, frame[name])
     try:
         if isinstance(frame, pa.Table):
             return frame.select(list(columns))
@@ -35,6 +39,16 @@ def to_arrow(data: Any, columns: Sequence[str]) -> pa.Table:
             raise
     # outside of the block above, because what pyarrow says quotes cells
     raise ValueError("the data is not a table: a column mixes texts and numbers, or has another length.")
+
+
+def _require_one_kind(name: str, column: Any) -> None:
+    """Raise a sentence where pyarrow would take all of Python's objects for what the first of them is."""
+    values = column if isinstance(column, list | tuple) else getattr(column, "to_native", lambda: column)()
+    if not isinstance(values, list | tuple) and getattr(values, "dtype", None) != np.dtype(object):
+        return
+    kinds = set(map(type, values))
+    if date in kinds and any(issubclass(kind, datetime) for kind in kinds):
+        raise ValueError(f"column {name!r} holds dates and times of day: give every record the same of the two.")
 
 
 def column_kinds(data: Any) -> dict[str, str]:

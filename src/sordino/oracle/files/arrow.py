@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sordino.arrays import Array
+from sordino.tabular.cells import in_double_precision
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -20,7 +21,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 def doubles(cells: Any) -> Array:
     """Double precision, with nan where nothing is given."""
-    return np.asarray(pc.cast(cells, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+    return np.asarray(in_double_precision(cells).to_numpy(zero_copy_only=False))
 
 
 def is_single(kind: pa.DataType) -> bool:
@@ -55,8 +56,8 @@ def _lists(cells: Any) -> NDArray[Any]:
 
 
 def _numbers(cells: Any) -> NDArray[Any]:
-    if not (pa.types.is_float32(cells.type) or pa.types.is_float64(cells.type)):
-        cells = pc.cast(cells, pa.float64(), safe=False)
+    if not pa.types.is_float32(cells.type):
+        cells = in_double_precision(cells)
     numbers: NDArray[Any] = cells.to_numpy(zero_copy_only=False)
     return numbers
 
