@@ -901,6 +901,13 @@ ROWS: list[Row] = [
         "tests/tabular/test_encode.py",
     ),
     (
+        "pictures: one that is not of bytes decides what the bytes of all others mean",
+        "estimators/pictures.py",
+        "if pictures.dtype != np.uint8 and any(",
+        "if False and any(",
+        "tests/estimators/test_pictures.py",
+    ),
+    (
         "training: as many models as there are starts, paid for as one",
         "train.py",
         "if start is not None and np.ndim(start) > 1:",

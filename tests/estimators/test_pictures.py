@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -65,6 +66,21 @@ def test_it_is_the_linear_model_of_the_maps_rows(features):
     assert model.certificate_.plan == by_hand.certificate_.plan
     np.testing.assert_allclose(model.predict_proba(X[:9]), by_hand.predict_proba(rows[:9]), rtol=1e-5)
     assert model.predict(X).tolist() == by_hand.predict(rows).tolist()
+
+
+def test_no_picture_decides_what_the_others_numbers_mean():
+    whole = (255 * X).astype(np.uint8)
+    by_array, by_list = (classifier(random_state=1).fit(given, Y) for given in (whole, list(whole)))
+    assert by_array.coef_.tolist() == by_list.coef_.tolist()
+    with pytest.raises(ValueError, match="bytes and other numbers"):
+        classifier().fit([*whole[:-1], whole[-1] / 255], Y)
+    frame = pd.DataFrame(whole.reshape(len(whole), -1))
+    framed = classifier(random_state=1, shape=(12, 12)).fit(frame, Y)
+    assert framed.coef_.tolist() == by_array.coef_.tolist()
+    # a missing pixel makes floats of its column, and so of all
+    frame[7] = frame[7].where(frame.index != 3)
+    with pytest.raises(ValueError, match="bytes and other numbers"):
+        classifier(shape=(12, 12)).fit(frame, Y)
 
 
 def test_it_learns_and_takes_bytes_flat_rows_and_colours():

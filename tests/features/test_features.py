@@ -139,6 +139,15 @@ class TestEveryMap:
         assert np.all(mapped[3] == 0)
         np.testing.assert_array_equal(np.delete(mapped, 3, axis=0), np.delete(together, 3, axis=0))
 
+    @pytest.mark.filterwarnings("error")
+    @pytest.mark.parametrize("pixel", [1e20, 1e30, 1e300, np.inf])
+    def test_nobody_is_told_that_a_pixel_is_too_large(self, map, pixel):
+        X = pictures(map.shape).astype(float)
+        rows, X[3, 5] = map.fit(X).transform(X), pixel
+        mapped = map.transform(X)
+        assert np.linalg.norm(mapped[3].astype(float)) <= 1 + 1e-6
+        np.testing.assert_array_equal(np.delete(mapped, 3, axis=0), np.delete(rows, 3, axis=0))
+
     def test_names_and_shapes(self, map):
         X = pictures(map.shape)
         fitted = clone(map).fit(X)

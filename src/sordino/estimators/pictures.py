@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -242,6 +242,21 @@ def _pictures(X: Any) -> NDArray[np.float32]:
             f"X has {pictures.ndim} dimensions and holds {pictures.dtype} values: give numbers, pictures x height x "
             "width (x channels), or flat rows and their shape."
         )
+    if pictures.dtype != np.uint8 and any(str(kind).lower() == "uint8" for kind in _kinds(X)):
+        raise ValueError(
+            "X holds bytes and other numbers, which are from 0 to 255 and from 0 to 1: one picture would decide which "
+            "of the two all others are. Give an array of one type."
+        )
     scale = np.float32(1 / 255 if pictures.dtype == np.uint8 else 1)
-    scaled: NDArray[np.float32] = pictures.astype(np.float32) * scale
+    # a number too large for single precision spoils its own picture alone, and a warning would tell that there is one
+    with np.errstate(over="ignore"):
+        scaled: NDArray[np.float32] = pictures.astype(np.float32) * scale
     return scaled
+
+
+def _kinds(X: Any) -> Iterable[Any]:
+    """The types that NumPy has made one of: of a data frame's columns, or of the pictures in a list."""
+    if isinstance(X, list | tuple):
+        return (np.asarray(picture).dtype for picture in X)
+    columns: Iterable[Any] = getattr(X, "dtypes", ())
+    return columns

@@ -41,11 +41,12 @@ class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
             start = number * CHUNK
             some = pixels[start : start + CHUNK]
             chunk = np.zeros((CHUNK, height, width, channels), dtype=np.float32)
-            chunk[: len(some)] = some.reshape(-1, height, width, channels)
-            # a picture with a pixel that is not finite says nothing
-            spoiled = np.flatnonzero(~np.isfinite(chunk.reshape(CHUNK, -1)).all(axis=1))
-            chunk[spoiled] = 0
-            rows = self._mapped(chunk)
+            # a picture with a pixel that is not finite, or too large, says nothing; nor does a warning about it
+            with np.errstate(all="ignore"):
+                chunk[: len(some)] = some.reshape(-1, height, width, channels)
+                spoiled = np.flatnonzero(~np.isfinite(chunk.reshape(CHUNK, -1)).all(axis=1))
+                chunk[spoiled] = 0
+                rows = self._mapped(chunk)
             rows[spoiled] = 0
             rows[~np.isfinite(rows).all(axis=1)] = 0
             out[start : start + CHUNK] = rows[: len(some)]
