@@ -908,6 +908,13 @@ ROWS: list[Row] = [
         "tests/estimators/test_pictures.py",
     ),
     (
+        "pipelines: whether rows are sparse follows from all records",
+        "estimators/before.py",
+        "or (sparse and step.sparse_threshold > 0)",
+        "or False",
+        "tests/estimators/test_before.py",
+    ),
+    (
         "training: as many models as there are starts, paid for as one",
         "train.py",
         "if start is not None and np.ndim(start) > 1:",

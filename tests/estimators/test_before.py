@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 from joblib import parallel_backend
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
@@ -20,6 +21,7 @@ from sklearn.preprocessing import (
     FunctionTransformer,
     MinMaxScaler,
     Normalizer,
+    OneHotEncoder,
     PolynomialFeatures,
     StandardScaler,
 )
@@ -150,6 +152,17 @@ def test_a_row_wise_step_passes_and_leaves_no_mark(name):
     model = Pipeline([("first", ROW_WISE[name]), ("last", logistic())]).fit(X, Y)["last"]
     assert all(finding.holds for finding in verify(model.certificate_))
     assert not any("steps before" in sentence for sentence in model.certificate_.assumed)
+
+
+def test_nobody_counts_the_zeros_of_all_records():
+    """By default a ColumnTransformer gives sparse rows where fewer than three tenths of all records' numbers are not 0,
+    and dense ones are prepared otherwise than sparse ones."""
+    public_codes = FrozenEstimator(OneHotEncoder(handle_unknown="ignore").fit(np.arange(3.0)[:, None]))
+    for given, step in ((X, public_codes), (sparse.csr_array(X), Normalizer())):
+        some = {"transformers": [("some", step, [0])], "remainder": "drop"}
+        with pytest.raises(ValueError, match="sparse_threshold=0"):
+            make_pipeline(ColumnTransformer(**some), logistic()).fit(given, Y)
+        make_pipeline(ColumnTransformer(**some, sparse_threshold=0), logistic()).fit(given, Y)
 
 
 def test_columns_may_be_chosen_by_their_names():

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from scipy.sparse import issparse
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -39,6 +40,10 @@ ROW_WISE = (
     SchemaEncoder,
 )
 """What comes out for a record depends on that record alone; `fit` looks at the number of columns at most."""
+
+MAY_BE_SPARSE = (FeatureHasher, FrozenEstimator, HashingVectorizer, SchemaEncoder)
+"""What may make sparse rows of others. Beside such a ColumnTransformer counts the zeros of all records, to decide
+whether their rows are sparse, and how they are prepared and trained on follows from that."""
 
 TRUSTED = (FrozenEstimator, FunctionTransformer)
 """On the user's word: fitted before, to public data; a function of each row by itself. The certificate names them."""
@@ -73,7 +78,8 @@ class KnowsItsPipeline:
                 f"{fitted[0]} comes before {type(self).__name__} and is fitted to the records: each of them moves all "
                 "the others through it, which the guarantee would not cover. Use steps that look at each record alone "
                 "(Normalizer, FunctionTransformer with fixed numbers, a schema with public ranges), or fit "
-                f"{fitted[0]} to public data and put FrozenEstimator(fitted) in its place."
+                f"{fitted[0]} to public data and put FrozenEstimator(fitted) in its place. A ColumnTransformer of "
+                "sparse rows needs sparse_threshold=0, or it counts the zeros of all records."
             )
         return (STEPS_PUBLIC(names=", ".join(kind.__name__ for kind in found)),) if found else ()
 
@@ -83,44 +89,58 @@ def _before(estimator: KnowsItsPipeline) -> tuple[type, ...]:
     found = [*estimator._found]
     for thread, frame in sys._current_frames().items():
         own = thread == threading.get_ident()
-        for owner, steps in _being_fitted(sys._getframe() if own else frame):
+        for owner, steps, X in _being_fitted(sys._getframe() if own else frame):
             # a thread of its own may do a part of the work of another one's pipeline, if it was given to it
             if own or any(part is estimator for part in owner.get_params().values()):
-                found += [kind for step in steps for kind in _not_row_wise(step)]
+                sparse = issparse(X) or any(map(_may_be_sparse, steps))
+                found += [kind for step in steps for kind in _not_row_wise(step, sparse)]
     return tuple(dict.fromkeys(found))
 
 
-def _being_fitted(frame: Any) -> Iterator[tuple[Any, list[Any]]]:
-    """Whatever is fitted on a stack of calls and changes the records, with its steps before the last."""
+def _being_fitted(frame: Any) -> Iterator[tuple[Any, list[Any], Any]]:
+    """Whatever is fitted on a stack of calls and changes the records, its steps before the last, and to what."""
     while frame is not None:
         if "fit" in frame.f_code.co_name:
+            X = frame.f_locals.get("X")
             match owner := frame.f_locals.get("self"):
                 case Pipeline():
-                    yield owner, [step for _, step in owner.steps[:-1]]
+                    yield owner, [step for _, step in owner.steps[:-1]], X
                 case TransformedTargetRegressor():
-                    yield owner, [owner.transformer if owner.func is None else FunctionTransformer(owner.func)]
+                    yield owner, [owner.transformer if owner.func is None else FunctionTransformer(owner.func)], X
                 case object(final_estimator_=_) if "X_meta" in frame.f_locals:
                     # stacking: the last model learns from what others, fitted to the records, predict
-                    yield owner, [owner]
+                    yield owner, [owner], X
         frame = frame.f_back
 
 
-def _not_row_wise(step: Any) -> Iterator[type]:
+def _not_row_wise(step: Any, sparse: bool) -> Iterator[type]:
     # the very kinds: what derives from them may do anything
     if step is None or isinstance(step, str) or type(step) in ROW_WISE:
         return
-    parts: list[Any]
-    if type(step) is Pipeline:
-        parts = [part for _, part in step.steps]
-    elif type(step) is FeatureUnion:
-        parts = [part for _, part in step.transformer_list]
-    elif type(step) is ColumnTransformer and not any(map(_looks_at_records, step.transformers)):
-        parts = [step.remainder, *(part for _, part, _ in step.transformers)]
-    else:
+    counts = type(step) is ColumnTransformer and (
+        any(map(_looks_at_records, step.transformers)) or (sparse and step.sparse_threshold > 0)
+    )
+    parts = _parts(step)
+    if parts is None or counts:
         yield type(step)
         return
     for part in parts:
-        yield from _not_row_wise(part)
+        yield from _not_row_wise(part, sparse)
+
+
+def _may_be_sparse(step: Any) -> bool:
+    return type(step) in MAY_BE_SPARSE or any(map(_may_be_sparse, _parts(step) or ()))
+
+
+def _parts(step: Any) -> list[Any] | None:
+    """Of what is made of other steps; None of anything else."""
+    if type(step) is Pipeline:
+        return [part for _, part in step.steps]
+    if type(step) is FeatureUnion:
+        return [part for _, part in step.transformer_list]
+    if type(step) is ColumnTransformer:
+        return [step.remainder, *(part for _, part, _ in step.transformers)]
+    return None
 
 
 def _looks_at_records(part: tuple[str, Any, Any]) -> bool:
