@@ -153,6 +153,15 @@ def test_curves_that_are_altered_in_a_model_file_are_noticed(tmp_path: Path) -> 
     assert any(not finding.holds for finding in verify_model(forged))
 
 
+def test_texts_beside_columns_with_ranges_are_not_looked_at() -> None:
+    """NumPy would quote one of them."""
+    frame = pd.DataFrame({"u": X[:, 0], "who": [f"patient {k % 900}" for k in range(N)], "note": "private"})
+    given = {"ranges": {"u": (-1, 1)}, "random_state": 3}
+    by_texts = regressor(**given).fit(frame, Y, person="who", records_per_person=2)
+    by_numbers = regressor(**given).fit(frame[["u"]], Y, person=frame["who"].to_numpy(), records_per_person=2)
+    assert by_texts.coef_.tolist() == by_numbers.coef_.tolist()
+
+
 def test_persons_files_and_searches(tmp_path: Path) -> None:
     protected = PrivateAdditiveClassifier(schema=CLASSES, method=FEW).fit(FRAME, person="who", records_per_person=2)
     assert protected.certificate_.problem.records == N // 2

@@ -234,6 +234,21 @@ def test_rows_above_the_norm_are_scaled_down(binary):
     assert logistic().fit(wild, y).score(X, y) > 0.85
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("kind", [PrivateHuberRegressor, PrivateLinearRegression, PrivatePoissonRegressor])
+def test_nobody_is_told_that_a_target_or_a_weight_is_too_large(kind):
+    X, y = np.random.default_rng(6).uniform(size=(40, 2)), np.full(40, 1.7e308)
+    model = kind(row_norm=2.0, target_range=(0.0, 0.5), weight_bound=0.1, method=NoisyGradientDescent(steps=2))
+    model.fit(X, y, sample_weight=y)
+
+
+@pytest.mark.filterwarnings("error")
+def test_nobody_is_told_how_many_of_the_given_classes_occur():
+    model = PrivateLogisticRegression(row_norm=3.0, classes=range(40), method=NoisyGradientDescent(steps=2), delta=1e-3)
+    for seed, labels in enumerate((np.arange(40) % 19, np.arange(40))):
+        model.fit(np.random.default_rng(seed).normal(size=(40, 2)), labels)
+
+
 def test_warnings_about_weak_guarantees(binary):
     X, y = binary
     with pytest.warns(PrivacyWarning, match="not below 1/n"):

@@ -114,14 +114,20 @@ class _Additive(ReadsTables):
         return super()._rows(self._table(X))
 
     def _known_by(self, X: Any) -> Any:
-        """Rows without curves, as a linear model has them: the array itself, or what a schema makes of a table."""
-        from sordino.tabular.encode import encode_features
+        """Rows without curves, as a linear model has them: numbers as they are, or what a schema makes of a table."""
+        from sordino.tabular.encode import encode_features, numbers_in
+        from sordino.tabular.frames import to_arrow
 
         if isinstance(X, Source):
             return None
-        if self.schema is None and not isinstance(X, Mapping):
+        schema = self._schema()
+        if self.schema is None and _is_array(X):
             return np.asarray(X, dtype=np.float64)
-        return encode_features(replace(self._schema().with_values({}), curves=None), self._table(X))
+        if self.schema is None and not isinstance(X, Mapping):
+            # of the columns that have a range alone: others may be texts, whose cells NumPy would quote
+            table = to_arrow(X, list(schema.columns)).combine_chunks()
+            return np.column_stack([numbers_in(name, table[name].chunk(0)) for name in schema.columns])
+        return encode_features(replace(schema.with_values({}), curves=None), self._table(X))
 
     def _table(self, X: Any) -> Any:
         """An array by the names that its columns have in the schema."""

@@ -170,7 +170,6 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
         require_numbers("X", X)
         require_unmasked("y", y)
         features, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
-        check_classification_targets(y)
         labels = column_or_1d(y, warn=True)
         classes, known = classes_of(self.classes, labels)
         return features, self.task(classes).coding.encoded(codes_of(labels, classes).astype(float)), classes, known
@@ -274,6 +273,8 @@ def classes_of(given: Sequence[Any] | None, labels: NDArray[Any]) -> tuple[NDArr
         if len(classes) < 2:
             raise ValueError(f"classes holds {len(classes)} class: a classifier needs at least two.")
         return classes, known
+    # only where they are read: it warns where many of the classes occur, and which do is private else
+    check_classification_targets(labels)
     classes = np.unique(labels)
     if len(classes) < 2:
         raise ValueError("y holds one class only: a classifier needs records of at least two classes.")

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sordino.arrays import Array
@@ -208,7 +207,6 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
             require_numbers("X", X)
             require_unmasked("y", y)
             X, y = validate_data(self, X, y, dtype=np.float64, order="C")
-            check_classification_targets(y)
             labels = column_or_1d(y, warn=True)
             classes, known = classes_of(self.classes, labels)
             codes = codes_of(labels, classes).astype(float)

@@ -84,7 +84,8 @@ def record_weights(given: Any, bound: float | None, X: Any) -> tuple[Array | Non
         raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(X.shape[0],)}!")
     if not (np.isfinite(weights).all() and (weights >= 0).all()):
         raise ValueError("sample_weight must hold finite numbers, none of them negative.")
-    return np.minimum(weights / bound, 1.0), (RECORDS_WEIGHTED(weight_bound=bound),)
+    # cut first: what overflowed beside a small bound would be told by a warning
+    return np.minimum(weights, bound) / bound, (RECORDS_WEIGHTED(weight_bound=bound),)
 
 
 def _require_bound(bound: float | None) -> None:

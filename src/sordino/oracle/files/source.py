@@ -107,12 +107,12 @@ class InUnits:
     origin: float = 0.0
 
     def numbers(self, targets: NDArray[Any]) -> Array:
-        return (real_numbers(targets) - self.origin) / self.unit
+        return _in_units(real_numbers(targets), self.unit, self.origin)
 
     def cells(self, targets: Any) -> Array:
         from sordino.oracle.files.arrow import doubles
 
-        return (doubles(targets) - self.origin) / self.unit
+        return _in_units(doubles(targets), self.unit, self.origin)
 
     def encoded(self, numbers: Array) -> Array:
         # a schema counts from the middle of the range in halves of it
@@ -123,6 +123,12 @@ class InUnits:
 
 
 AS_GIVEN = InUnits()
+
+
+def _in_units(numbers: Array, unit: float, origin: float = 0.0) -> Array:
+    # a number that is too large in them counts for nothing, and a warning would tell that there is one
+    with np.errstate(over="ignore"):
+        return (numbers - origin) / unit
 
 
 @dataclass(frozen=True)
@@ -137,12 +143,12 @@ class Multiples:
     centre: float
 
     def numbers(self, targets: NDArray[Any]) -> Array:
-        return real_numbers(targets) / self.unit
+        return _in_units(real_numbers(targets), self.unit)
 
     def cells(self, targets: Any) -> Array:
         from sordino.oracle.files.arrow import doubles
 
-        return doubles(targets) / self.unit
+        return _in_units(doubles(targets), self.unit)
 
     def encoded(self, numbers: Array) -> Array:
         return (self.centre + self.half * numbers) / self.unit
