@@ -20,10 +20,11 @@ EPOCHS = 5
 READING = """
 Accuracy in per cent, mean and standard deviation over the runs. The first table is of the first 5 of the paper's 100
 epochs, with constant steps and 3 runs; the second of all 100, with 5 runs and steps a tenth as long after every 30
-epochs: the adaptive methods are ahead at noise 8, behind at 4 and level at 2. Training accuracy is that on the first 10,000 training pictures. The paper
-shows curves and prints no accuracy. Step sizes were chosen on held-out training pictures after 5 epochs, from its grid
-and the middle of the best two, which is not private and not in epsilon (there it is the training loss, and neither is
-that). *Average*: the weights averaged over the last thousand steps or so, which is free.
+epochs: the adaptive methods are ahead at noise 8, behind at 4 and level at 2. Training accuracy is that on the first
+10,000 training pictures. The paper shows curves and prints no accuracy. Step sizes were chosen on held-out training
+pictures after 5 epochs, from its grid and the middle of the best two, which is not private and not in epsilon (there it
+is the training loss, and neither is that). *Average*: the weights averaged over the last thousand steps or so, which is
+free.
 
 Noise is a multiple of the clip, batches are Poisson, delta = 1e-5, add/remove. The paper defines privacy by replacing a
 record, and its epsilon is about adding one. *Its accountant* is Renyi moments with the conversion of Mironov 2017,
