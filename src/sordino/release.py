@@ -12,6 +12,7 @@ the reservation of its earlier part, whose questions this one does not know, so 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
@@ -76,13 +77,13 @@ def _settled(reservation: Reservation, asked: Watched, error: BaseException) -> 
     return f"Not charged: no record was used, and reservation {reservation.number} was given back."
 
 
-class KeptAnswers:
+class KeptAnswers(ABC):
     """Declares records whose answers are kept elsewhere: asked again, they say what they said."""
 
     @property
+    @abstractmethod
     def knows_next(self) -> bool:
         """Whether the next answer is kept. One that is not would be new."""
-        raise NotImplementedError
 
 
 class Watched:
