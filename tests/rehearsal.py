@@ -28,6 +28,8 @@ class Rehearsal:
     members: int
     patience: float = 60.0
     transcript: list[Message] = field(default_factory=list)
+    # what a member leaves for its own cheating mesh, by its number: one dictionary that threads only add to
+    notes: dict[int, object] = field(default_factory=dict)
 
     def __post_init__(self):
         keys = [Ed25519PrivateKey.generate() for _ in range(self.members)]

@@ -40,7 +40,7 @@ class TwoFaced(ThreadMesh):
 
     def exchange(self, outgoing, senders, largest):
         if outgoing and all(content[64:] == b"truth" for content in outgoing.values()):
-            session = self.rehearsal.sessions[self.me]
+            session = self.rehearsal.notes[self.me]
             said = session + (1).to_bytes(8, "big") + hashlib.sha256(self.lies).digest()
             outgoing = {**outgoing, 0: self.sign("told", said) + self.lies}
         return super().exchange(outgoing, senders, largest)
@@ -49,7 +49,7 @@ class TwoFaced(ThreadMesh):
 def tell(mesh):
     broadcast = Broadcast(mesh)
     broadcast._begin()
-    mesh.rehearsal.sessions = {**getattr(mesh.rehearsal, "sessions", {}), mesh.me: broadcast._session}
+    mesh.rehearsal.notes[mesh.me] = broadcast._session
     return broadcast.tell(b"truth", 64)
 
 
@@ -136,7 +136,7 @@ class TwoSums(ThreadMesh):
     def exchange(self, outgoing, senders, largest):
         said = self.traffic.rounds == self.rehearsal.opening
         if said and outgoing:
-            broadcast = self.rehearsal.broadcasts[self.me]
+            broadcast = self.rehearsal.notes[self.me]
             lie = bytes(len(outgoing[0]) - 64)
             content = broadcast._statement(lie).content
             outgoing = {**outgoing, 0: self.sign("told", content) + lie}
@@ -149,7 +149,7 @@ def test_a_sum_that_an_opener_tells_in_two_ways_is_used_by_nobody(joint):
 
     def add(mesh):
         aggregation = MpycAggregation(mesh, 2 if joint is None else 1)
-        mesh.rehearsal.broadcasts = {**getattr(mesh.rehearsal, "broadcasts", {}), mesh.me: aggregation._broadcast}
+        mesh.rehearsal.notes[mesh.me] = aggregation._broadcast
         used.append(aggregation.open_sum(np.full((1, 4), mesh.me), joint))
         return used[-1]
 
