@@ -1,4 +1,4 @@
-"""Figures 3 and 4 of Wang, Jayaraman, Evans & Gu 2019 in small; `sordino.papers.figure3_004` draws them."""
+"""Figures 3 to 5 of Wang, Jayaraman, Evans & Gu 2019 in small; `sordino.papers.figure3_004` draws them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sordino.oracle.torch import parameter_count
-from sordino.papers import figure3_004 as figure, figure3_report as report, networks
+from sordino.papers import figure3_004 as figure, figure3_report as report, figure5_004, networks
 
 
 def corners(channels, side, records=360):
@@ -23,7 +23,8 @@ def corners(channels, side, records=360):
 
 # weights of the networks that the papers name: Opacus' MNIST example, and PyTorch's tutorial on CIFAR-10
 @pytest.mark.parametrize(
-    ("network", "weights"), [(networks.small_cnn, 26_010), (networks.cnn5, 62_006), (networks.mlp, 118_282)]
+    ("network", "weights"),
+    [(networks.small_cnn, 26_010), (networks.cnn5, 62_006), (networks.mlp, 118_282), (networks.cnn6_head, 256_894)],
 )
 def test_networks_have_the_size_of_the_papers(network, weights):
     assert parameter_count(network()) == weights
@@ -43,6 +44,17 @@ def test_every_method_learns_within_the_budget(method):
 def test_the_second_network_trains():
     experiment = replace(figure.EXPERIMENTS["CIFAR-10"], batch_size=150, lengthened=1.0)
     assert figure.one_run(experiment, corners(3, 32), "DP-SGD, momentum", 8.0, 1, 0)["steps"] == [1, 2]
+
+
+@pytest.mark.slow
+def test_linear_layers_train_on_convolutions_of_public_pictures():
+    public = figure5_004.Public(corners(3, 32, 200), 2)
+    assert not any(parameter.requires_grad for parameter in public.parameters())
+    seen = public.features(corners(3, 32))
+    assert seen.X.shape == (300, 2048)
+    assert 0.8 < seen.X.std() < 1.2
+    run = figure.one_run(replace(figure5_004.RUNS, batch_size=60), seen, "DP-SGD, momentum", 8.0, 4, 0)
+    assert run["accuracy"][-1] > 0.8
 
 
 def test_noise_of_the_theorem_can_cost_more_than_it_says():

@@ -4,7 +4,7 @@ r"""Figures 3 and 4 of Wang, Jayaraman, Evans & Gu 2019: convolutional networks 
 
 delta = 1e-5, Poisson batches, noise by privacy loss distributions. The paper's neighbours differ in the value of a
 record (replace-one, five runs of MNIST); the runs under add/remove are what others report. All of CIFAR-10 is in
-`figure4_004`.
+`figure4_004` and `figure5_004`.
 
     MNIST      28 x 28, 26,010 weights, epsilon 1.2, 3 and 7, batches of 512
     CIFAR-10   CNN5, 62,006 weights, epsilon 2, 4 and 8, batches of 250; 10,000 of the 50,000 pictures, so five times
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,17 @@ class NetworkRuns:
             for budget in self.epsilons[: 1 if quick else None]
             for method in self.methods
         }
+
+    def noise(self, records: int, weights: int) -> dict[str, float]:
+        """The multipliers of the plans."""
+        found = {}
+        for nominal in self.epsilons:
+            for name, method in self.methods.items():
+                T = math.ceil(EPOCHS * self.lengthened / GRADIENTS.get(name, 1) * records / self.batch_size)
+                planned = replace(method, steps=T, batch_size=self.batch_size)
+                plan = planned.plan(NetworkProblem(records, weights), Budget(nominal, DELTA, self.relation))
+                found[f"{nominal:g}, {name}"] = plan.noise.multiplier
+        return found
 
 
 def methods(scale: float) -> dict[str, Any]:

@@ -9,18 +9,15 @@ private, and seeds are fixed.
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sordino.budget import Budget, Relation
+from sordino.budget import Relation
 from sordino.papers.experiment import Cell, Known, Value, cell
-from sordino.papers.figure3_004 import DELTA, EPOCHS, GRADIENTS, NetworkRuns, methods, one_run, test_errors
+from sordino.papers.figure3_004 import EPOCHS, NetworkRuns, methods, one_run, test_errors
 from sordino.papers.figure3_report import draw as draw, tables as tables
 from sordino.papers.networks import Pictures, cifar_whole, cnn5
-from sordino.problem import NetworkProblem
 
 SEEDS = "the run: first weights, batches and noise"
 STALE = "noise"
@@ -37,18 +34,6 @@ EXPERIMENTS = {
 }
 
 
-def noise(records: int = 50_000, weights: int = 62_006) -> dict[str, float]:
-    """The multipliers of the plans."""
-    runs, found = EXPERIMENTS["CIFAR-10, all"], {}
-    for epsilon in runs.epsilons:
-        for name, method in runs.methods.items():
-            T = math.ceil(EPOCHS * runs.lengthened / GRADIENTS.get(name, 1) * records / runs.batch_size)
-            planned = replace(method, steps=T, batch_size=runs.batch_size)
-            plan = planned.plan(NetworkProblem(records, weights), Budget(epsilon, DELTA, runs.relation))
-            found[f"{epsilon:g}, {name}"] = plan.noise.multiplier
-    return found
-
-
 def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     """Quick: a quarter of an epoch at the middle budget."""
 
@@ -59,7 +44,8 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     def run(name: str, method: str, budget: float, seed: int) -> dict[str, Any]:
         return one_run(EXPERIMENTS[name], pictures(name), method, budget, 0.15 if quick else EPOCHS, seed)
 
-    return {"noise": cell(noise), **EXPERIMENTS["CIFAR-10, all"].cells("CIFAR-10, all", run, quick)}
+    runs = EXPERIMENTS["CIFAR-10, all"]
+    return {"noise": cell(runs.noise, 50_000, 62_006), **runs.cells("CIFAR-10, all", run, quick)}
 
 
 def values(known: Known) -> dict[str, Value]:

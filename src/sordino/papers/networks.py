@@ -96,6 +96,21 @@ def cnn5(activation: Callable[[], nn.Module] = nn.Tanh) -> nn.Module:
     )  # fmt: skip
 
 
+def cnn6_convolutions() -> nn.Module:
+    """Three convolutions on 3 x 32 x 32 pixels with 32, 64 and 128 filters: 2,048 features."""
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Conv2d(64, 128, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+    )  # fmt: skip
+
+
+def cnn6_head(activation: Callable[[], nn.Module] = nn.Tanh) -> nn.Module:
+    """Three linear layers on those features: 256,894 weights."""
+    return nn.Sequential(
+        nn.Linear(2048, 120), activation(), nn.Linear(120, 84), activation(), nn.Linear(84, 10)
+    )  # fmt: skip
+
+
 def accuracy(model: nn.Module, X: torch.Tensor, y: torch.Tensor) -> float:
     with torch.no_grad():
         guesses = torch.cat([model(part).argmax(1) for part in X.split(250)])
