@@ -33,14 +33,14 @@ def measure(aggregation: Any, trust: Trust, dim: int, rounds: int) -> dict[str, 
     noise = trust.realise(GaussianNoise.at(1.0, 2.0, dim))
     me = aggregation.local[0]
     value = np.random.default_rng(me).integers(-(1 << 40), 1 << 40, size=dim)
-    stream = Randomness.system().noise
+    randomness = Randomness.system()
     times, busy = [], []
     for number in range(rounds + 1):
         # everybody starts at the same time
         aggregation.tell([b""])
         sent, taken = aggregation.traffic.sent, aggregation.traffic.rounds
         start, worked = time.perf_counter(), time.process_time()
-        part = value + noise.share(value.shape, stream) if me in trust.makers else value
+        part = value + noise.begin().next(value.shape, randomness) if me in trust.makers else value
         aggregation.open_sum(part[None], noise.joint)
         if number:
             times.append(time.perf_counter() - start)

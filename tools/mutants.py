@@ -714,9 +714,30 @@ ROWS: list[Row] = [
     (
         "federation: releases are not counted",
         "federation/secure_oracle.py",
-        "        self._left[leaf] -= 1\n",
+        "        self._left[leaf] -= not of_run\n",
         "",
         "tests/federation/test_secure_oracle.py",
+    ),
+    (
+        "federation: sums with correlated noise are opened in any order",
+        "federation/secure_oracle.py",
+        "        if self._left[leaf] < 1 or not in_turn:\n",
+        "        if self._left[leaf] < 1:\n",
+        "tests/federation/test_correlated.py",
+    ),
+    (
+        "federation: shares of correlated noise are accounted for in too few coordinates",
+        "federation/noise.py",
+        "math.sqrt(self.honest * self.dim) * (1 + 2",
+        "math.sqrt(self.dim / self.honest) * (1 + 2",
+        "tests/federation/test_correlated.py",
+    ),
+    (
+        "federation: correlated noise goes on without what was added before",
+        "federation/lockstep.py",
+        "        if recorded.begun and not self._plan.goes_on:\n",
+        "        if False:\n",
+        "tests/federation/test_faults.py",
     ),
     (
         "randomness: a child keeps its parent's key",

@@ -15,7 +15,7 @@ from sordino.federation.mesh import MemberLost, Refused
 from sordino.federation.record import Record
 from sordino.federation.status import status_of
 from sordino.federation.unopened import Contribution, UnopenedContribution
-from sordino.methods import NoisyGradientDescent, NoisySGD
+from sordino.methods import DPSGD, NoisyGradientDescent, NoisySGD
 from sordino.privacy.events import flatten
 from sordino.train import Trained
 from three_owners import NAMES, Crash, found
@@ -23,6 +23,7 @@ from three_owners import NAMES, Crash, found
 STEPS = 4
 METHOD = NoisyGradientDescent(steps=STEPS, step_size=1.0, release="average")
 BATCHES = NoisySGD(steps=STEPS, batch_size=30, step_size=1.0, release="last")
+IN_ORDER = DPSGD(steps=STEPS, batch_size=30, step_size=1.0, clip=1.0, sampling="in_order")
 POINTS = (
     "before keeping",
     "before opening",
@@ -236,6 +237,42 @@ def test_a_member_that_adds_other_numbers_the_second_time_gets_no_signature(tmp_
     for name in ("north", "east"):
         assert "step 2 opened another sum than before it was cut off" in str(ended[name])
         assert len(federation.summary(name).sums) == 1
+
+
+def test_correlated_noise_is_opened_step_by_step_and_counted_once(tmp_path, opened):
+    federation = found(tmp_path, IN_ORDER)
+    trained = federation.take_part(seeds=False)
+    assert all(isinstance(one, Trained) for one in trained.values()), trained
+    require_one_history(federation, trained["north"], opened)
+    assert all(finding.holds for finding in verify(trained["east"].certificate))
+    assert status_of(federation.member_folder("east")).planned == STEPS
+
+
+@pytest.mark.parametrize(("point", "step"), [("before opening", 0), ("before recording", 1), ("after recording", 2)])
+def test_correlated_noise_does_not_go_on_without_what_was_added_before(tmp_path, opened, point, step):
+    federation = found(tmp_path, IN_ORDER)
+    mend = cut_off(federation, NAMES, point, step)
+    federation.take_part(seeds=False)
+    mend()
+    before = {step: set(sums) for step, sums in opened.items()}
+    told = status_of(federation.member_folder("north"))
+    # whatever part of a run was seen, it is paid for as a whole
+    assert told.epsilon == (0 if step == 0 else pytest.approx(2.0, rel=1e-3))
+    assert told.words == ("cut off; agree on another plan" if step else "cut off; run goes on from here")
+    for ended in federation.take_part(seeds=False).values():
+        assert isinstance(ended, Refused), ended
+        assert "agree on another plan" in str(ended)
+    assert opened == before
+
+
+def test_a_lost_member_is_not_waited_for_where_noise_is_correlated(tmp_path):
+    federation = found(tmp_path, IN_ORDER)
+    mend = cut_off(federation, ["south"], "before seeing", 1)
+    ended = federation.take_part(seeds=False)
+    mend()
+    assert isinstance(ended["north"], MemberLost)
+    assert "Start run again" not in str(ended["north"])
+    assert "agree on another plan" in str(ended["north"])
 
 
 def test_joint_noise_goes_on_with_the_noise_that_was_drawn(tmp_path, opened):

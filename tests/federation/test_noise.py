@@ -114,22 +114,13 @@ def test_joint_noise_has_next_to_none(trust):
 def test_the_honest_have_the_noise_that_was_planned_and_all_together_the_excess(trust):
     planned = GaussianNoise.at(1.0, 1.0, 1)
     shared = trust.realise(planned)
-    stream = Randomness.seeded(4).noise
-    shares = np.array([shared.share((4000,), stream) for _ in range(shared.makers)], dtype=float)
-    coarse = shared.joint.draw((4000,), stream) if shared.joint else 0.0
+    randomness = Randomness.seeded(4)
+    shares = np.array([shared.next((4000,), randomness) for _ in range(shared.makers)], dtype=float)
+    coarse = shared.joint.draw((4000,), randomness.noise) if shared.joint else 0.0
     honest = (shares[trust.colluders :].sum(axis=0) + coarse) * shared.step
     assert kstest(honest / planned.std, "norm").pvalue > 1e-4
     everything = (shares.sum(axis=0) + coarse) * shared.step
     assert np.std(everything) == pytest.approx(shared.std, rel=0.05)
-
-
-@pytest.mark.parametrize("trust", [Trust(3), Trust(2, "committee"), Trust(3, "joint")], ids=str)
-def test_perturbed_by_one_it_has_the_same_law(trust):
-    shared = trust.realise(GaussianNoise.at(1.0, 1.0, 2))
-    value = np.tile([3.0, -5.0], (3000, 1))
-    noisy = shared.perturb(value, Randomness.seeded(6))
-    assert kstest((noisy - value).ravel() / shared.std, "norm").pvalue > 1e-4
-    assert not (noisy / shared.step % 1).any()
 
 
 def test_a_share_below_two_steps_is_refused():

@@ -128,7 +128,7 @@ def redrawn(plan, shared, seed, shape, skip=None):
     for member in plan.trust.makers:
         number = member if member < len(plan.owners) else 500 + member - len(plan.owners)
         if member != skip:
-            total += shared.share(shape, Randomness.seeded(1000 * seed + number).noise)
+            total += shared.next(shape, Randomness.seeded(1000 * seed + number))
     if shared.joint is not None:
         total += shared.joint.draw(shape, Randomness.seeded(77).noise)
     return total

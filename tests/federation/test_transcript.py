@@ -36,7 +36,7 @@ def rehearsed(trust, value):
     """One sum in which every owner's exact part is `value` everywhere: transcript, opened sum and makers' noise."""
     shared = trust.realise(PLANNED)
     rehearsal = Rehearsal(trust.members)
-    noise = {member: shared.share((SIZE,), Randomness.seeded(100 + member).noise) for member in trust.makers}
+    noise = {member: shared.next((SIZE,), Randomness.seeded(100 + member)) for member in trust.makers}
 
     def member(mesh):
         part = np.full(SIZE, value if mesh.me < trust.owners else 0, dtype=np.int64) + noise.get(mesh.me, 0)

@@ -11,7 +11,6 @@ from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.checkpoint import Checkpoint, RunRecorder
 from sordino.estimators.classifiers import PrivateLogisticRegression
-from sordino.federation.plan import FederationPlan, Owner
 from sordino.losses import Logistic
 from sordino.methods import DPSGD
 from sordino.methods.schedule import LONGEST, balanced_descent
@@ -269,12 +268,6 @@ def test_a_plan_of_other_length_or_other_batches_is_refused():
     assert shorter.event == plan.event
     with pytest.raises(ValueError, match="remembers longer"):
         _ = replace(plan, sampling=CyclicPoisson(0.5, 11)).event
-
-
-def test_owners_who_share_noise_refuse_it():
-    plan = FederationPlan((Owner("a", 60), Owner("b", 43)), PROBLEM, BUDGET, method_of())
-    with pytest.raises(ValueError, match="remembers the noise of earlier steps"):
-        _ = plan.planned
 
 
 PERSONS = Problem(N, D, Logistic(), person=PersonUnit(3))

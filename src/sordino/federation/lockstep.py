@@ -79,6 +79,11 @@ class RecordedSum:
         return self._inner.pass_on(outgoing, senders, largest)
 
     @property
+    def begun(self) -> bool:
+        """Whether an earlier session went as far as to make a contribution to a sum."""
+        return bool(self._record.summary.events) or self._unopened.kept is not None
+
+    @property
     def knows(self) -> bool:
         """Whether the next sum is in the record."""
         return self._step < len(self._record.summary.sums)
@@ -156,6 +161,11 @@ class FederatedOracle(SecureOracle, KeptAnswers):
 
     def __init__(self, agreement: Agreement, recorded: RecordedSum, party: RecordHolder | Server) -> None:
         super().__init__(agreement, [party])
+        if recorded.begun and not self._plan.goes_on:
+            raise Refused(
+                "this member stops: the run was cut off, and the noise it added before, which it would take back in "
+                "part, is not kept. What was opened stays paid for; agree on another plan."
+            )
         self._recorded = recorded
         # known noise must fall as in a run that was never cut off, so a rehearsal draws all of it again
         self._skips = not party.randomness.is_seeded

@@ -6,9 +6,10 @@ A method plans `GaussianNoise`: value + N(0, std^2 I) on a lattice of step g. A 
                   count, so each has variance std^2 / h, and all together makers / h times the variance asked for.
     joint         most of the noise comes from coins that nobody sees; only as much is left to the makers as hides the
                   gaps between its multiples of a coarse spacing.
+    correlated    where a method plans `CorrelatedNoise`, every maker adds such noise of its own.
 
-The lemma behind both. Let X be discrete Gaussian of parameter a on the multiples of w, and Y of parameter b on the
-whole numbers. With s = a b / sqrt(a^2 + b^2) and some c_k,
+The lemma behind the first two. Let X be discrete Gaussian of parameter a on the multiples of w, and Y of parameter b on
+the whole numbers. With s = a b / sqrt(a^2 + b^2) and some c_k,
 
     P(X + Y = k)  ~  exp(-k^2 / 2(a^2 + b^2)) sum_j exp(-(w j - c_k)^2 / 2s^2),
 
@@ -17,25 +18,38 @@ Hence X + Y is within total variation rho / (1 - rho) of the discrete Gaussian o
 
 Both are measured against the value on the lattice, which moves by at most sensitivity + 2 g sqrt(dim). Wrapping around
 in the ring of the secure sum is a function of the sum, so it can cost accuracy but never privacy.
+
+Correlated noise. Every maker remembers, and rounds, what it alone added, so that all of it together is no correlated
+noise of one. But let the h honest ones share the sum x as well, in thought, s_k(x) = floor((x + k)/h), k = 0 .. h - 1,
+which add up to x: then x and their noise is a function of the h rows  s_k(x) + W_k,  that is, of one run with
+correlated noise in h dim coordinates. Where x moves by D, its parts move by at most D/h and one step in every
+coordinate, all together by  D/sqrt(h) + g sqrt(h dim).  With D <= sensitivity + g sqrt(dim), where no batch is sampled,
+that is the case of `privacy.correlated_noise` for a sensitivity of  sensitivity/sqrt(h)  in  h dim  dimensions.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import Protocol, Self
 
 import numpy as np
 
 from sordino.arrays import Array, Whole
 from sordino.federation.joint import SCALE, JointSampler
+from sordino.privacy.correlated_noise import CorrelatedNoise, NoiseOfRun
+from sordino.privacy.correlation import Correlation
 from sordino.privacy.discrete_gaussian import discrete_gaussian, rounding_distance
-from sordino.privacy.events import Approximate, Gaussian
+from sordino.privacy.events import Approximate, Gaussian, GaussianDP
 from sordino.privacy.noise import GaussianNoise
-from sordino.privacy.randomness import Randomness, Stream
+from sordino.privacy.randomness import Randomness
 
 SMALLEST_SCALE = 2.0
 """Below two steps the sum of discrete Gaussians is not close to one."""
+
+LARGEST_SCALE = 2.0**38
+"""Of remembered noise: what is taken back is then exact in doubles to a small part of a step."""
 
 _UP, _DOWN = 1 + 2.0**-50, 1 - 2.0**-50  # outweigh the rounding of the few operations of one formula
 _MARGIN = 1 + 2.0**-40
@@ -67,11 +81,15 @@ class SharedNoise(Protocol):
         """Of all the noise, the colluders' included."""
         ...
 
-    def share(self, shape: tuple[int, ...], stream: Stream) -> Whole:
-        """What one maker adds, in steps."""
+    def begin(self) -> Share:
+        """One maker's part in a run."""
         ...
 
-    def perturb(self, value: Array, randomness: Randomness) -> Array: ...
+
+class Share(Protocol):
+    def next(self, shape: tuple[int, ...], randomness: Randomness) -> Whole:
+        """What one maker adds to the next sum, in steps."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -112,11 +130,12 @@ class DistributedGaussian:
         distance = rounding_distance(total) + sum_distance(self.scale, honest)
         return _event(self.sensitivity, total, self.step, self.dim, distance)
 
-    def share(self, shape: tuple[int, ...], stream: Stream) -> Whole:
-        return discrete_gaussian(self.scale, shape, stream)
+    def begin(self) -> Self:
+        """Every sum gets noise of its own."""
+        return self
 
-    def perturb(self, value: Array, randomness: Randomness) -> Array:
-        return _perturb(self, value, randomness)
+    def next(self, shape: tuple[int, ...], randomness: Randomness) -> Whole:
+        return discrete_gaussian(self.scale, shape, randomness.noise)
 
 
 @dataclass(frozen=True)
@@ -171,11 +190,99 @@ class JointGaussian:
         )
         return _event(self.sensitivity, total, self.step, self.dim, distance)
 
-    def share(self, shape: tuple[int, ...], stream: Stream) -> Whole:
-        return discrete_gaussian(self.scale, shape, stream)
+    def begin(self) -> Self:
+        """Every sum gets noise of its own."""
+        return self
 
-    def perturb(self, value: Array, randomness: Randomness) -> Array:
-        return _perturb(self, value, randomness)
+    def next(self, shape: tuple[int, ...], randomness: Randomness) -> Whole:
+        return discrete_gaussian(self.scale, shape, randomness.noise)
+
+
+@dataclass(frozen=True)
+class CorrelatedShares:
+    """Each of `makers` adds correlated noise of its own, whose fresh part has `scale` steps, to the sums of one run.
+
+    For records that are taken in order: nothing here is said of batches that are sampled.
+    """
+
+    sensitivity: float
+    step: float
+    scale: float
+    dim: int
+    correlation: Correlation
+    steps: int
+    apart: int
+    makers: int
+    colluders: int
+    joint = None
+
+    def __post_init__(self) -> None:
+        _check_makers(self.makers, self.colluders)
+        if not self.scale <= LARGEST_SCALE:
+            raise ValueError(
+                f"{self.makers} members would remember shares of {self.scale:.3g} steps, more than are told apart when "
+                "they are taken back: let a committee add the noise."
+            )
+
+    @staticmethod
+    def covering(noise: CorrelatedNoise, makers: int, colluders: int) -> CorrelatedShares:
+        """At least as private as `noise`, on a finer lattice: that pays for the distance of h times as many numbers."""
+        _check_makers(makers, colluders)
+        honest = makers - colluders
+        step = noise.step / 2 ** (1 + math.ceil(math.log2(honest)))
+        settings = (noise.dim, noise.correlation, noise.steps, noise.apart, makers, colluders)
+        moved = CorrelatedShares(noise.sensitivity, step, 1.0, *settings)._moved
+        return CorrelatedShares(noise.sensitivity, step, noise.multiplier * moved / step * _MARGIN, *settings)
+
+    @property
+    def honest(self) -> int:
+        """h."""
+        return self.makers - self.colluders
+
+    @cached_property
+    def _reach(self) -> float:
+        return self.correlation.sensitivity(self.steps, self.apart)
+
+    @property
+    def _moved(self) -> float:
+        """How far a record moves what the honest makers share of a sum, with what their rounding adds."""
+        rows = self.correlation.touched(self.steps, self.apart)
+        lattice = 2 * self.step * math.sqrt(self.honest * self.dim) * (1 + 2 * math.sqrt(rows) / self._reach)
+        return (self.sensitivity / math.sqrt(self.honest) + lattice) * _UP
+
+    @property
+    def _spacing(self) -> int:
+        """w, one where the sampler can draw it at once: else a discrete Gaussian on w Z, and one of 4 w on Z."""
+        return 1 << max(0, math.ceil(math.log2(self.scale / 2.0**31)))
+
+    @property
+    def _coarse(self) -> float:
+        """The parameter of the former, in units of w."""
+        return math.sqrt((self.scale / self._spacing) ** 2 - 16) * _UP
+
+    @property
+    def event(self) -> Approximate:
+        """The whole run, whatever part of it is seen."""
+        mu = self._reach * self._moved / (self.scale * self.step) * _UP
+        w, distance = self._spacing, rounding_distance(self.scale)
+        if w > 1:
+            distance += gap_distance(self._coarse * w, 4.0 * w, w)
+        return Approximate(GaussianDP(mu), self.steps * self.honest * self.dim * distance * _UP)
+
+    @property
+    def std(self) -> float:
+        """Of what all add to the sum of the last step."""
+        kept = float(np.linalg.norm(self.correlation.inverse(self.steps)))
+        return kept * self.scale * math.sqrt(self.makers) * self.step
+
+    def fresh(self, shape: tuple[int, ...], randomness: Randomness) -> Whole:
+        w, stream = self._spacing, randomness.noise
+        if w == 1:
+            return discrete_gaussian(self.scale, shape, stream)
+        return w * discrete_gaussian(self._coarse, shape, stream) + discrete_gaussian(4.0 * w, shape, stream)
+
+    def begin(self) -> NoiseOfRun:
+        return NoiseOfRun(self)
 
 
 def gap_distance(a: float, b: float, w: int) -> float:
@@ -205,16 +312,6 @@ def on_grid(value: Array, step: float, limit: int) -> Whole:
 def _event(sensitivity: float, total: float, step: float, dim: int, distance: float) -> Approximate:
     multiplier = total * step / (sensitivity + 2 * step * math.sqrt(dim)) * _DOWN
     return Approximate(Gaussian(multiplier), dim * distance * _UP)
-
-
-def _perturb(noise: SharedNoise, value: Array, randomness: Randomness) -> Array:
-    """All makers' shares, and the joint part, drawn by one."""
-    total = on_grid(np.asarray(value, dtype=np.float64), noise.step, 1 << 60)
-    for _ in range(noise.makers):
-        total = total + noise.share(total.shape, randomness.noise)
-    if noise.joint is not None:
-        total = total + noise.joint.draw(total.shape, randomness.noise)
-    return np.asarray(total * noise.step, dtype=np.float64)
 
 
 def _check_makers(makers: int, colluders: int) -> None:

@@ -14,9 +14,10 @@ from sordino.federation.trust import Mode, Trust
 from sordino.losses import LOSSES
 from sordino.methods import METHODS, RATES, DescentPlan, Method
 from sordino.methods.protocol import AnyMethod
+from sordino.oracle.allowed import allow_sampling
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.rows import Rows
-from sordino.oracle.sampling import FixedSize
+from sordino.oracle.sampling import FixedSize, InOrder, Sampling
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.correlated_noise import CorrelatedNoise
 from sordino.problem import NetworkProblem, PersonUnit, Problem
@@ -95,12 +96,8 @@ class FederationPlan:
         """The method's own plan. Every sum that the owners open is a release that its event must count."""
         planned = self.method.plan(self.problem, self.budget)
         if isinstance(planned.noise, CorrelatedNoise):
-            raise ValueError(
-                f"{type(self.method).__name__} remembers the noise of earlier steps, and owners who share the noise "
-                "would each round their own part of it, which its guarantee does not cover: use noise='independent' on "
-                "Poisson batches."
-            )
-        if not planned.step_events:
+            self._require_order(planned.sampling)
+        elif not planned.step_events:
             raise ValueError(
                 f"{type(self.method).__name__} counts on steps that nobody sees, but the owners see every sum: "
                 "release 'trajectory' or 'average', which are accounted for as all the steps."
@@ -110,6 +107,26 @@ class FederationPlan:
                 self.sizes(sampling)
             self.trust.realise(noise)
         return planned
+
+    def _require_order(self, sampling: Sampling) -> None:
+        """Correlated noise: every owner goes through its own records, as many parts of them as the others."""
+        if not isinstance(sampling, InOrder):
+            raise ValueError(
+                f"{type(self.method).__name__} remembers the noise of earlier steps, and owners who share it are "
+                "covered where records come in order alone: use sampling='in_order', or independent noise."
+            )
+        allow_sampling(sampling, self.relation, self.problem.unit)
+        for owner in self.owners:
+            if owner.records < sampling.batches:
+                raise ValueError(
+                    f"{owner.name} has {owner.records} records for {sampling.batches} batches: ask for a batch_size of "
+                    f"at least {-(-self.problem.records // owner.records)}."
+                )
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a run that was cut off can be taken up again: noise that remembers is in no file."""
+        return not isinstance(self.planned.noise, CorrelatedNoise)
 
     @property
     def relation(self) -> Relation:

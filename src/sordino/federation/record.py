@@ -32,7 +32,7 @@ from sordino import wire
 from sordino.arrays import Whole
 from sordino.identity import Face, Identity
 from sordino.ledger.journal import Journal, Writer
-from sordino.privacy.events import Composed, Event, from_json
+from sordino.privacy.events import Approximate, Composed, Event, GaussianDP, from_json
 
 Fact = dict[str, Any]
 
@@ -74,8 +74,13 @@ class RecordSummary:
 
     @property
     def event(self) -> Event | None:
-        """Everything that was opened, or may have been; None for nothing."""
-        return Composed(tuple(Counter(self.events).items())) if self.events else None
+        """Everything that was opened, or may have been; None for nothing.
+
+        The event of a run with correlated noise is that of the whole run, and stands at each of its sums.
+        """
+        counts = Counter(self.events)
+        parts = ((event, 1 if _is_of_run(event) else count) for event, count in counts.items())
+        return Composed(tuple(parts)) if counts else None
 
     def seen_at(self, step: int) -> Fact | None:
         return self.seen if self.seen is not None and self.seen["step"] == step else None
@@ -220,6 +225,10 @@ def _stated(signed_plan: str, proof: Fact) -> bytes:
 
 def _signed(signed_plan: str, line: Fact) -> bytes:
     return wire.digest({"signed_plan": signed_plan, "previous": line.get("previous"), "fact": line["fact"]}).encode()
+
+
+def _is_of_run(event: Event) -> bool:
+    return isinstance(event, Approximate) and isinstance(event.event, GaussianDP)
 
 
 def pack_sum(total: Whole) -> Fact:

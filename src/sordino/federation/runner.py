@@ -253,7 +253,11 @@ def _named(signed_plan: SignedPlan) -> Iterator[None]:
             return ", ".join(signed_plan.members[int(number)].name for number in match[1].split(", "))
 
         sentence = re.sub(r"\bmember (\d+(?:, \d+)*)", names, str(error))
-        after = " Start run again at all members: it goes on after the last sum that was opened."
+        after = (
+            " Start run again at all members: it goes on after the last sum that was opened."
+            if signed_plan.plan.goes_on
+            else " Noise that remembers earlier steps is not kept: agree on another plan."
+        )
         error.args = (sentence + (after if isinstance(error, MemberLost) else ""),)
         raise
     except ssl.SSLError as error:

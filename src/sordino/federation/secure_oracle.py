@@ -10,10 +10,12 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.federation.agreement import Agreement
+from sordino.federation.noise import Share, SharedNoise
 from sordino.federation.party import Party, RecordHolder, SumQuery, query_batch, with_batch
 from sordino.oracle.allowed import allow
 from sordino.oracle.query import Difference, Gradient, Recursion, StepQuery
-from sordino.oracle.sampling import Batch, FixedSize, FullBatch, Poisson, Sampling
+from sordino.oracle.sampling import Batch, FixedSize, FullBatch, InOrder, Poisson, Sampling
+from sordino.privacy.correlated_noise import NoiseOfRun
 from sordino.privacy.events import flatten
 from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness, Stream
@@ -38,6 +40,8 @@ class SecureOracle:
         for member, party in zip(local, self._parties, strict=True):
             self._check(member, party)
         self._left = Counter(flatten(self._plan.planned.event)[0])
+        self._begun: dict[SharedNoise, list[Share]] = {}
+        self._opened = 0
 
     def _check(self, member: int, party: Party) -> None:
         m = len(self._plan.owners)
@@ -66,7 +70,7 @@ class SecureOracle:
 
     def _draws(self, sampling: Sampling) -> list[Batch]:
         match sampling:
-            case Poisson():
+            case Poisson() | InOrder():
                 return [party.draw(sampling) for party in self._parties]
             case FixedSize():
                 sizes = self._plan.sizes(sampling)
@@ -74,7 +78,9 @@ class SecureOracle:
                     party.draw(FixedSize(sizes[member])) if member < len(sizes) else None
                     for member, party in zip(self._sum.local, self._parties, strict=True)
                 ]
-        raise ValueError(f"owners cannot draw {type(sampling).__name__} batches together: use Poisson or FixedSize.")
+        raise ValueError(
+            f"owners cannot draw {type(sampling).__name__} batches together: use Poisson, FixedSize or InOrder."
+        )
 
     def release(self, query: StepQuery, noise: Noise, randomness: Randomness) -> Array:
         if not isinstance(query, Gradient | Difference | Recursion):
@@ -84,11 +90,13 @@ class SecureOracle:
         allow(query, noise, self._plan.relation)
         shared = self._plan.trust.realise(noise)
         batches = self._spend(query, noise)
+        # what a member added before is its own to remember
+        shares = self._begun.setdefault(shared, [shared.begin() for _ in self._parties])
         parts = []
-        for member, party, batch in zip(self._sum.local, self._parties, batches, strict=True):
+        for member, party, batch, share in zip(self._sum.local, self._parties, batches, shares, strict=True):
             part = party.part(with_batch(query, batch), shared, self._plan.rounding)
             if member in self._plan.trust.makers:
-                part = part + shared.share(part.shape, party.randomness.noise)
+                part = part + share.next(part.shape, party.randomness)
             parts.append(part)
         # beyond 2^53 steps the product is rounded to a double, a function of what is already open
         return np.asarray(self._sum.open_sum(np.stack(parts), shared.joint) * shared.step, dtype=np.float64)
@@ -102,12 +110,17 @@ class SecureOracle:
                 raise ValueError("a batch serves one release: draw it with this oracle's draw, once for every sum.")
             event = drawn.sampling.event(noise.event, n)
         (leaf,) = flatten(event)[0]
-        if self._left[leaf] < 1:
+        of_run = isinstance(noise, NoiseOfRun)
+        turn = self._plan.planned.sampling.at(self._opened)
+        in_turn = not of_run or (drawn is not None and drawn.sampling == turn)
+        if self._left[leaf] < 1 or not in_turn:
             raise ValueError(
                 f"{type(self._plan.method).__name__} asks for a sum that its plan does not account for; nothing was "
                 "opened. Run the method, the problem and the budget that were agreed on."
             )
-        self._left[leaf] -= 1
+        # a run with correlated noise is accounted for as a whole, and its noise knows how many sums that are
+        self._left[leaf] -= not of_run
+        self._opened += 1
         if drawn is None:
             return (None,) * len(self._parties)
         drawn.used = True

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from sordino.federation.member_folder import MemberFolder
 from sordino.federation.record import LOCK, RecordSummary, is_locked, journal_of, read_record
 from sordino.privacy.accountants import guarantee
-from sordino.privacy.events import flatten
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,8 @@ class Status:
     """Every other member's name, and the head of its record when it was met last; empty for never."""
     running: bool
     """Whether a process runs the party now."""
+    goes_on: bool = True
+    """Whether a run of this plan can be taken up again."""
 
     @property
     def opened(self) -> int:
@@ -40,7 +41,10 @@ class Status:
             return f"finished, with other weights than {', '.join(others)}" if others else "finished"
         if self.summary.stopped:
             return f"stopped: {self.summary.stopped}"
-        return "cut off; run goes on from here" if self.summary.sessions else "not begun"
+        if not self.summary.sessions:
+            return "not begun"
+        ended = self.summary.events and not self.goes_on
+        return "cut off; agree on another plan" if ended else "cut off; run goes on from here"
 
 
 def status_of(member_folder: MemberFolder) -> Status:
@@ -57,5 +61,6 @@ def status_of(member_folder: MemberFolder) -> Status:
         for number, member in enumerate(signed_plan.members)
         if number != member_folder.number
     }
-    planned = sum(flatten(plan.planned.event)[0].values())
-    return Status(member_folder.name, summary, planned, epsilon, peers, is_locked(member_folder.identity.folder / LOCK))
+    planned = sum(count for _, _, count in plan.planned.sums)
+    locked = is_locked(member_folder.identity.folder / LOCK)
+    return Status(member_folder.name, summary, planned, epsilon, peers, locked, plan.goes_on)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from sordino.federation.noise import DistributedGaussian, JointGaussian, SharedNoise
-from sordino.privacy.correlated_noise import CorrelatedNoise
-from sordino.privacy.events import Approximate, Gaussian
+from sordino.federation.noise import CorrelatedShares, DistributedGaussian, JointGaussian, SharedNoise
+from sordino.privacy.correlated_noise import CorrelatedNoise, NoiseOfRun
+from sordino.privacy.events import Approximate, Gaussian, GaussianDP
 from sordino.privacy.noise import GaussianNoise, Noise
 
 Mode = Literal["distributed", "committee", "joint"]
@@ -73,24 +73,39 @@ class Trust:
 
     def realise(self, noise: Noise | CorrelatedNoise) -> SharedNoise:
         """Shared noise whose event is no worse than the planned one, or a sentence why there is none."""
-        if not isinstance(noise, GaussianNoise):
+        planned = noise.noise if isinstance(noise, NoiseOfRun) else noise
+        shared: SharedNoise
+        if isinstance(planned, CorrelatedNoise):
+            if self.mode == "joint":
+                raise ValueError(
+                    "in joint mode nobody knows the noise of earlier steps, so nobody can take it back: use "
+                    "distributed noise or a committee, or Poisson batches with independent noise."
+                )
+            shared = CorrelatedShares.covering(planned, len(self.makers), self.colluders)
+        elif isinstance(planned, GaussianNoise):
+            kind = JointGaussian if self.mode == "joint" else DistributedGaussian
+            shared = kind.covering(planned, len(self.makers), self.colluders)
+        else:
             raise ValueError(
-                f"{type(noise).__name__} cannot be shared among owners: a federation adds Gaussian noise; give the "
+                f"{type(planned).__name__} cannot be shared among owners: a federation adds Gaussian noise; give the "
                 "budget a delta, and use a method that perturbs gradients."
             )
-        kind = JointGaussian if self.mode == "joint" else DistributedGaussian
-        shared = kind.covering(noise, len(self.makers), self.colluders)
-        require_cover(shared.event, noise.event)
+        require_cover(shared.event, planned.event)
         return shared
 
 
 def require_cover(done: Approximate, planned: Approximate) -> None:
     """What is done must be at least as private as what was planned, in noise and in distance."""
-    if not (isinstance(done.event, Gaussian) and isinstance(planned.event, Gaussian)):
-        raise TypeError("only Gaussian releases can be compared.")
-    if done.event.multiplier < planned.event.multiplier or done.total_variation > planned.total_variation:
+    match done.event, planned.event:
+        case Gaussian(ours), Gaussian(theirs):
+            pass
+        case GaussianDP(mu), GaussianDP(other):
+            ours, theirs = 1 / mu, 1 / other
+        case _:
+            raise TypeError("only Gaussian releases can be compared.")
+    if ours < theirs or done.total_variation > planned.total_variation:
         raise ValueError(
-            f"the owners' noise (multiplier {done.event.multiplier:.9g}, total variation {done.total_variation:.3g}) "
-            f"is less private than the plan's ({planned.event.multiplier:.9g}, {planned.total_variation:.3g}): "
-            "nothing was run, because no certificate could be given."
+            f"the owners' noise (multiplier {ours:.9g}, total variation {done.total_variation:.3g}) is less private "
+            f"than the plan's ({theirs:.9g}, {planned.total_variation:.3g}): nothing was run, because no certificate "
+            "could be given."
         )

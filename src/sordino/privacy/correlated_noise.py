@@ -28,11 +28,11 @@ import math
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
 
-from sordino.arrays import Array
+from sordino.arrays import Array, Whole
 from sordino.privacy.correlation import BandedToeplitz, Correlation, Memory, participations
 from sordino.privacy.discrete_gaussian import rounding_distance
 from sordino.privacy.events import Approximate, Gaussian, GaussianDP
@@ -134,54 +134,80 @@ class CorrelatedNoise:
     def participations(self) -> int:
         return participations(self.steps, self.apart)
 
+    def fresh(self, shape: tuple[int, ...], randomness: Randomness) -> Whole:
+        """Z_t, in whole steps."""
+        return self._fresh.draw(shape, randomness)
+
     def begin(self) -> NoiseOfRun:
         """The noise of one run, which begins with it."""
         return NoiseOfRun(self)
 
 
+class Remembered(Protocol):
+    """Noise of which later steps take back what earlier ones added: all of it, or one owner's share."""
+
+    @property
+    def sensitivity(self) -> float: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def step(self) -> float: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def correlation(self) -> Correlation: ...
+    @property
+    def event(self) -> Approximate: ...
+    def fresh(self, shape: tuple[int, ...], randomness: Randomness) -> Whole: ...
+
+
 class NoiseOfRun:
     """Adds the noise of one run to its sums, in their order. What it added is known to itself alone."""
 
-    __slots__ = ("_left", "_memory", "_noise", "_process", "_shape")
+    __slots__ = ("_left", "_memory", "_process", "_shape", "noise")
 
-    def __init__(self, noise: CorrelatedNoise) -> None:
-        self._noise, self._left, self._process = noise, noise.steps, os.getpid()
+    def __init__(self, noise: Remembered) -> None:
+        self.noise, self._left, self._process = noise, noise.steps, os.getpid()
         self._memory: Memory | None = None
         self._shape: tuple[int, ...] = ()
 
     @property
     def sensitivity(self) -> float:
-        return self._noise.sensitivity
+        return self.noise.sensitivity
 
     @property
     def dim(self) -> int:
-        return self._noise.dim
+        return self.noise.dim
 
     @property
     def event(self) -> Approximate:
-        return self._noise.event
+        return self.noise.event
 
     def perturb(self, value: Array, randomness: Randomness) -> Array:
-        noise = self._noise
-        value = shaped(value, noise.dim)
+        value = shaped(value, self.noise.dim)
+        return add_to(value, self.next(value.shape, randomness), self.noise.step)
+
+    def next(self, shape: tuple[int, ...], randomness: Randomness) -> Whole:
+        """W_t, in whole steps: what is added to the next sum."""
+        noise = self.noise
         if self._process != os.getpid():
             raise RuntimeError(
                 "a run with correlated noise goes on in another process: both would add other noise to the same steps, "
                 "and the difference would show the records. Begin a run there."
             )
         if self._memory is None:
-            self._memory, self._shape = noise.correlation.memory(value.shape), value.shape
-        if value.shape != self._shape:
-            raise ValueError(f"a sum of shape {value.shape} in a run whose first one had {self._shape}.")
+            self._memory, self._shape = noise.correlation.memory(shape), shape
+        if shape != self._shape:
+            raise ValueError(f"a sum of shape {shape} in a run whose first one had {self._shape}.")
         if not self._left:
             raise ValueError(
                 f"all {noise.steps} sums that this noise was planned for have been released: plan a run of more steps."
             )
         self._left -= 1
-        W = noise._fresh.draw(value.shape, randomness)
+        W = noise.fresh(shape, randomness)
         W -= np.rint(self._memory.feedback()).astype(np.int64)
         self._memory.add(W)
-        return add_to(value, W, noise.step)
+        return W
 
     def __copy__(self) -> NoReturn:
         raise TypeError(
@@ -196,4 +222,4 @@ class NoiseOfRun:
         self.__copy__()
 
     def __repr__(self) -> str:
-        return f"NoiseOfRun({self._noise!r})"
+        return f"NoiseOfRun({self.noise!r})"
