@@ -189,7 +189,7 @@ def wanted(column: str, split_of: Table, rounds: int) -> bool:
     if column == "not private":
         return rounds < (1 if split_of.fixed else 5)
     if column in GRID:
-        return not huge and rounds < (2 if large else 4)
+        return not huge and rounds < (2 if large else 10)
     if column in NETWORKS:
         return rounds < (2 if large else 5)
     if huge:
