@@ -9,6 +9,7 @@ from scipy import sparse
 from sordino.hidden_layers import HiddenLayers, scaled
 from sordino.losses import Huber
 from sordino.oracle.blocks import block_of
+from sordino.oracle.dense import DenseBlock
 from sordino.oracle.rows import Rows
 from sordino.oracle.statistics import CurvatureSum, GivenRows
 from sordino.row_bound import RowBound, linear_scores
@@ -58,6 +59,25 @@ def test_a_row_is_as_long_among_any_others(d):
         assert found == {float(squared_lengths(row[None])[0])}
         assert len(np.unique(block_of(1e200 * rows, np.zeros(n), Rows(1.0)).given.inverses)) == 1
         assert len(np.unique(block_of(rows, np.zeros(n), Rows(0.1)).given.scales)) == 1
+
+
+@pytest.mark.parametrize("d", [1, 7, 8, 9, 12, 16, 127, 128, 129, 136, 250, 1000, 8193])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_compiled_lengths_have_the_bits_of_numpy(d, kind):
+    """Which of the two is asked goes by how many rows there are: no row's last bit may."""
+    from sordino.oracle.kernels.norms import row_squares
+
+    rows = (RNG.normal(size=(50, d)) * 10.0 ** RNG.integers(-9, 9, size=(50, d))).astype(kind)
+    rows[3:6, 0] = np.inf, np.nan, 0.0
+    rows.flags.writeable = False
+    found = np.empty(len(rows))
+    row_squares(rows, found)
+    np.testing.assert_array_equal(found, squared_lengths(rows.astype(np.float64)))
+    # as many rows as it takes for the kernel to be asked
+    many = np.resize(rows, (DenseBlock.small // d + 50, d))
+    few, whole = (block_of(X, np.zeros(len(X)), Rows(1.0)).given for X in (rows, many))
+    for one, other in ((few.scales, whole.scales), (few.inverses, whole.inverses)):
+        np.testing.assert_array_equal(one, other[: len(rows)])
 
 
 @pytest.mark.filterwarnings("error")

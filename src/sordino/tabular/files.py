@@ -160,6 +160,13 @@ class Cursor:
         self, start: int, stop: int, which: Index | None
     ) -> Iterator[tuple[slice, pa.RecordBatch, Index | None]]:
         """Pieces with the wanted records among start..stop: where they go in the result, and where they are in it."""
+        for place, batch, first, last, some in self.ranges(start, stop, which):
+            yield place, batch.slice(first, last - first), some
+
+    def ranges(
+        self, start: int, stop: int, which: Index | None
+    ) -> Iterator[tuple[slice, pa.RecordBatch, int, int, Index | None]]:
+        """The same, of a piece what was decoded at once and from where to where: it comes again as long as it lasts."""
         done, starts = 0, self._files.starts
         first = int(np.searchsorted(starts, start, side="right")) - 1
         for group in range(first, int(np.searchsorted(starts, stop))):
@@ -169,13 +176,13 @@ class Cursor:
                 if not len(wanted):
                     continue
                 low, high = int(wanted[0]), int(wanted[-1]) + 1
-            for at, piece in self._pieces(group, low, high):
-                some = None
+            for at, begin, end in self._pieces(group, low, high):
+                some, count = None, end - begin
                 if which is not None:
-                    some = wanted[slice(*np.searchsorted(wanted, [at, at + piece.num_rows]))] - at
-                count = piece.num_rows if some is None else len(some)
+                    some = wanted[slice(*np.searchsorted(wanted, [at, at + count]))] - at
+                    count = len(some)
                 if count:
-                    yield slice(done, done + count), piece, some
+                    yield slice(done, done + count), self._batch, begin, end, some
                     done += count
 
     def close(self) -> None:
@@ -185,7 +192,8 @@ class Cursor:
             self._table = None
             self._files.stamps[self._file].require_unchanged()
 
-    def _pieces(self, group: int, low: int, high: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _pieces(self, group: int, low: int, high: int) -> Iterator[tuple[int, int, int]]:
+        """Of records low..high, piece by piece: which comes first, and where they are in what was decoded."""
         if group != self._group:
             self._enter(group)
         while low < high:
@@ -194,7 +202,7 @@ class Cursor:
                 self._first, self._batch = end, self._next()
                 continue
             upto = min(high, end)
-            yield low, self._batch.slice(low - self._first, upto - low)
+            yield low, low - self._first, upto - self._first
             low = upto
 
     def _enter(self, group: int) -> None:

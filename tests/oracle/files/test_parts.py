@@ -18,7 +18,7 @@ from sordino.oracle import linear_oracle, sampling as sampling_module
 from sordino.oracle.files import source as source_module
 from sordino.oracle.files.partition import Partition
 from sordino.oracle.files.prefetch import prefetched
-from sordino.oracle.files.row_major import Columns, RowMajor
+from sordino.oracle.files.row_major import Columns, Decoded, Piece, RowMajor
 from sordino.oracle.files.selection import Selection
 from sordino.oracle.files.source import record_units
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson, drawn
@@ -203,17 +203,20 @@ def test_answers_from_several_threads_at_once(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("width", [1, 5, 16, 17, 40])
+@pytest.mark.parametrize("width", [1, 5, 8, 16, 17, 31, 40])
 def test_columns_become_rows(kind, width):
     rng = np.random.default_rng(0)
     row_major = RowMajor()
-    for lengths in ([1], [70, 1, 200], [40_000], [3]):
-        pieces = [[rng.normal(size=length).astype(kind) for _ in range(width)] for length in lengths]
-        for piece in pieces:
-            for column in piece:
+    for ranges in ([(0, 1)], [(3, 73), (9, 10), (1, 201)], [(5, 40_005)], [(2, 5)], [(0, 8), (7, 16), (1, 64)]):
+        pieces, want = [], []
+        for start, stop in ranges:
+            columns = [rng.normal(size=stop + 3).astype(kind) for _ in range(width)]
+            for column in columns:
                 column.flags.writeable = False
+            pieces.append(Piece(Decoded(columns), start, stop))
+            want.append(np.stack(columns, axis=1)[start:stop])
         rows = row_major(Columns(pieces, np.dtype(kind)))
-        np.testing.assert_array_equal(rows, np.concatenate([np.stack(piece, axis=1) for piece in pieces]))
+        np.testing.assert_array_equal(rows, np.concatenate(want))
         assert rows.dtype == kind
         assert rows.flags.c_contiguous
 

@@ -136,6 +136,8 @@ class Arrays:
 
 
 class ArraysReader:
+    ahead = 1
+
     def __init__(self, arrays: Arrays, matrices: ArrayCursor, vectors: ArrayCursor) -> None:
         self._coding, self._matrices, self._vectors = arrays.coding, matrices, vectors
 

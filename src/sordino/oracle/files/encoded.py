@@ -94,6 +94,8 @@ class EncodedTable:
 
 
 class EncodedReader:
+    ahead = 1
+
     def __init__(self, table: EncodedTable, cursor: Cursor) -> None:
         self._table, self._cursor = table, cursor
         self._raw = table.files.raw_names(table.columns)

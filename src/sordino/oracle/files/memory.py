@@ -77,6 +77,8 @@ class Memory:
 
 
 class MemoryReader:
+    ahead = 1
+
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
 

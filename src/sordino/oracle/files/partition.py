@@ -65,7 +65,7 @@ class Partition:
 
     @contextmanager
     def read(self, batch: Batch = None) -> Iterator[Iterator[BlockRecords]]:
-        """Every block that is needed. Four at most are in memory at a time."""
+        """Every block that is needed. A few are in memory at a time, three and those that the reader is ahead."""
         row_major = RowMajor()
         with self.source.reader() as reader:
 
@@ -74,7 +74,7 @@ class Partition:
                     X, y = reader.rows(*self.source.units.span(number), which)
                     yield BlockRecords(number, X, y, self.weights_of(number, which))
 
-            with prefetched(fetch()) as blocks:
+            with prefetched(fetch(), reader.ahead) as blocks:
                 yield (block._replace(X=row_major(block.X)) for block in blocks)
 
     def weights_of(self, number: int, which: Index | None = None) -> Array | None:

@@ -23,16 +23,17 @@ class _Failed:
 _END = object()
 
 
-def prefetched(items: Iterator[_T]) -> closing[Generator[_T]]:
-    """The same items, to be used in a `with`: a thread makes the one after the next while one is in use.
+def prefetched(items: Iterator[_T], ahead: int = 1) -> closing[Generator[_T]]:
+    """The same items, to be used in a `with`: a thread makes the next ones while one is in use.
 
-    At most three are alive, so an item may be written where the third before it was.
+    At most `ahead` are ready beside the one in use and the one that is being made. With one ahead three are alive, so
+    that an item may be written where the third before it was.
     """
-    return closing(_prefetched(items))
+    return closing(_prefetched(items, ahead))
 
 
-def _prefetched(items: Iterator[_T]) -> Generator[_T]:
-    ready: queue.Queue[Any] = queue.Queue(maxsize=1)
+def _prefetched(items: Iterator[_T], ahead: int) -> Generator[_T]:
+    ready: queue.Queue[Any] = queue.Queue(maxsize=ahead)
     stopped = threading.Event()
 
     def put(item: Any) -> None:

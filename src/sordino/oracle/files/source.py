@@ -30,6 +30,11 @@ def record_units(records: int, numbers: int) -> RecordUnits:
 class Reader(Protocol):
     """Goes once, forward, through the records."""
 
+    @property
+    def ahead(self) -> int:
+        """How many blocks may be ready while one is in use: one, where they are overwritten, see `rows`."""
+        ...
+
     def rows(self, start: int, stop: int, which: Index | None) -> tuple[Any, Array]:
         """Features and targets of records start..stop, or of those at the increasing positions `which` among them.
 

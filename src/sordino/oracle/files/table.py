@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.arrays import Array, Index
-from sordino.oracle.files.row_major import Columns
+from sordino.oracle.files.row_major import Columns, Decoded, Piece
 from sordino.oracle.files.source import AS_GIVEN, Coding, InUnits, Labels, record_units, with_coding
 from sordino.oracle.units import RecordUnits
 from sordino.tabular.stamp import identity
@@ -149,8 +149,11 @@ class TableReader:
     def __init__(self, table: Table, cursor: Cursor) -> None:
         self._table, self._cursor = table, cursor
         self._places = list(zip(table.names, np.cumsum([0, *table.widths]), table.widths, strict=False))
+        self._batch, self._decoded = None, Decoded([])
+        # what is decoded at once becomes blocks at once: without room for them the next piece would have to wait
+        self.ahead = _PIECE if max(table.widths) == 1 else 1
         self._buffers: Iterator[NDArray[Any]] | None = None
-        if max(table.widths) > 1:
+        if self.ahead == 1:
             size = min(table.units.block, table.shape[0]), table.shape[1]
             # three: one in use, one that is ready, one that is being read
             self._buffers = cycle([np.empty(size, dtype=table.kind) for _ in range(3)])
@@ -161,20 +164,25 @@ class TableReader:
         count = stop - start if which is None else len(which)
         X = None if self._buffers is None else next(self._buffers)[:count]
         y, pieces = np.empty(count), []
-        for place, piece, some in self._cursor.slices(start, stop, which):
+        for place, batch, first, last, some in self._cursor.ranges(start, stop, which):
             if X is None:
-                pieces.append([self._column(piece.column(name), some) for name in self._table.names])
+                pieces.append(self._piece(batch, first, last, some))
             else:
-                for name, first, width in self._places:
-                    X[place, first : first + width] = numbers_of(piece.column(name), some).reshape(-1, width)
-            targets = piece.column(self._table.target)
+                for name, begin, width in self._places:
+                    cells = batch.column(name).slice(first, last - first)
+                    X[place, begin : begin + width] = numbers_of(cells, some).reshape(-1, width)
+            targets = batch.column(self._table.target).slice(first, last - first)
             y[place] = self._table.coding.cells(targets if some is None else targets.take(some))
         return Columns(pieces, self._table.kind) if X is None else X, y
 
-    def _column(self, cells: Any, some: Index | None) -> NDArray[Any]:
+    def _piece(self, batch: Any, first: int, last: int, some: Index | None) -> Piece:
         from sordino.oracle.files.arrow import numbers_of
 
-        column = np.ascontiguousarray(numbers_of(cells, some), dtype=self._table.kind)
-        # only a column without missing cells is a view of the file's memory: all must look the same to compiled code
-        column.flags.writeable = False
-        return column
+        if batch is not self._batch:
+            # once for all of the blocks in it
+            columns = [numbers_of(batch.column(name), None) for name in self._table.names]
+            kind = self._table.kind
+            self._batch, self._decoded = batch, Decoded([np.ascontiguousarray(each, dtype=kind) for each in columns])
+        if some is None:
+            return Piece(self._decoded, first, last)
+        return Piece(Decoded([column[first + some] for column in self._decoded.columns]), 0, len(some))

@@ -47,6 +47,11 @@ def exact(function: Function) -> Function:
     return _kept(function, {"contract"})
 
 
+def as_written(function: Function) -> Function:
+    """For arithmetic of which every single operation is rounded, as NumPy does it."""
+    return _kept(function, set())
+
+
 def _kept(function: Function, fastmath: set[str]) -> Function:
     # no wrapper for callers written in C: nobody here is, and it takes a tenth of the time to compile
     kernel: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, no_cfunc_wrapper=True)(function)
@@ -125,6 +130,40 @@ def fetch(context: Any, array: Any, position: Any) -> Any:
         return target_context.get_dummy_value()
 
     return types.void(array, position), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def turn_eight(context: Any, columns: Any, k: Any, rows: Any, i: Any) -> Any:
+    """rows[i + a, k + b] = number i + a of the column at address columns[k + b], a, b < 8, by way of registers."""
+
+    def generate(target_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        addresses, matrix = (
+            target_context.make_array(kind)(target_context, builder, array)
+            for kind, array in zip(signature.args[::2], arguments[::2], strict=True)
+        )
+        k, i = arguments[1::2]
+        number = matrix.data.type.pointee
+        vector, lanes = ir.VectorType(number, 8).as_pointer(), ir.VectorType(ir.IntType(32), 8)
+        found = []
+        for b in range(8):
+            place = builder.load(builder.gep(addresses.data, [builder.add(k, k.type(b))]))
+            begin = builder.gep(builder.inttoptr(place, number.as_pointer()), [i])
+            found.append(builder.load(builder.bitcast(begin, vector), align=4))
+        # blocks of 4, 2 and 1 numbers change places with those on the other side of the diagonal
+        for size in (4, 2, 1):
+            above = lanes([lane if not lane & size else 8 + lane - size for lane in range(8)])
+            below = lanes([lane + size if not lane & size else 8 + lane for lane in range(8)])
+            for b in range(8):
+                if not b & size:
+                    pair = found[b], found[b + size]
+                    found[b], found[b + size] = (builder.shuffle_vector(*pair, mask) for mask in (above, below))
+        width = builder.extract_value(matrix.shape, 1)
+        for a in range(8):
+            place = builder.add(builder.mul(builder.add(i, i.type(a)), width), k)
+            builder.store(found[a], builder.bitcast(builder.gep(matrix.data, [place]), vector), align=4)
+        return target_context.get_dummy_value()
+
+    return types.void(columns, types.intp, rows, types.intp), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

@@ -114,6 +114,14 @@ def plus(context: Any, x: Any, y: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def times(context: Any, x: Any, y: Any) -> Any:
+    def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fmul(*arguments)
+
+    return _FOUR(_FOUR, _FOUR), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def totals(context: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     """The sums of four values, each (v0 + v1) + (v2 + v3) whichever of them it is."""
 
