@@ -25,6 +25,7 @@ from sordino.methods import (
     RecursiveMomentum,
     RepeatedSelection,
     Setting,
+    SpiderBoost,
     SufficientStatistics,
 )
 from sordino.oracle.rows import Rows
@@ -44,6 +45,7 @@ SETTINGS = {
         DPRMSProp(5, 50),
         DPAdam(5, 50, sampling="fixed_size"),
         RecursiveMomentum(5, 50),
+        SpiderBoost(5, 50, period=2),
         SufficientStatistics(),
         ConstantModel(),
         ProximalSmoothing(NoisyGradientDescent(5)),

@@ -425,6 +425,27 @@ ROWS: list[Row] = [
         "tests/privacy/test_last_iterate.py",
     ),
     (
+        "periods: a gradient's own sum is counted once",
+        "methods/plan.py",
+        "begun = math.ceil(self.steps / (self.first.every or self.steps))",
+        "begun = 1",
+        "tests/methods/test_spider_boost.py",
+    ),
+    (
+        "periods: the last one is not counted",
+        "methods/plan.py",
+        "begun = math.ceil(self.steps / (self.first.every or self.steps))",
+        "begun = max(1, self.steps // (self.first.every or self.steps))",
+        "tests/methods/test_spider_boost.py",
+    ),
+    (
+        "periods: a difference where a gradient is counted",
+        "methods/updates.py",
+        "return t == 0 if self.period is None else t % self.period == 0",
+        "return t == 0",
+        "tests/methods/test_spider_boost.py",
+    ),
+    (
         "last iterate: used where records are added and removed",
         "methods/schedule.py",
         "counted = relation is Relation.REPLACE_ONE",

@@ -51,6 +51,7 @@ from sordino.methods import (
     RecursiveMomentum as RecursiveMomentum,
     RepeatedSelection as RepeatedSelection,
     Setting as Setting,
+    SpiderBoost as SpiderBoost,
     SufficientStatistics as SufficientStatistics,
 )
 from sordino.model_file import read_model as read_model, save_model as save_model, verify_model as verify_model

@@ -35,6 +35,7 @@ from sordino.methods import (
     RecursiveMomentum,
     RepeatedSelection,
     Setting,
+    SpiderBoost,
     SufficientStatistics,
 )
 from sordino.privacy.audit import audit
@@ -135,6 +136,9 @@ CASES = {
     ),
     "recursion, random iterate": (RecursiveMomentum(10, 10, 10, 0.5, 1.0, 0.1, 0.3, release="random"), {}, {}, False),
     "recursion, paper": (RecursiveMomentum(10, 10, 10, 0.5, 1.0, 0.1, 0.3, calibration="paper"), {}, {}, False),
+    # half of the steps ask for gradients, the others for differences, which vanish; with the same noise on both
+    "spider": (SpiderBoost(10, 10, 10, 0.5, 1.0, 0.7, 2), {}, {}, False),
+    "spider, add/remove": (SpiderBoost(10, 10, 10, 0.5, 1.0, 0.1, 2), {}, {"relation": Relation.ADD_REMOVE}, False),
     # baselines; what cannot run side by side is also in test_baselines.py
     "shrinking steps, full batches, strongly convex": (BassilySmithThakurta(10, 20), {"mu": 0.5}, {}, True),
     "shrinking steps, full batches, convex": (BassilySmithThakurta(10, 20), {}, {}, True),

@@ -19,7 +19,7 @@ import pytest
 import worst_case
 from sordino.budget import Relation
 from sordino.losses import Huber
-from sordino.methods import DPSGD, DPAdam, RandomRoundSGD, RecursiveMomentum
+from sordino.methods import DPSGD, DPAdam, RandomRoundSGD, RecursiveMomentum, SpiderBoost
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.privacy.accountants import epsilon
@@ -71,6 +71,7 @@ CASES = {
     "mostly differences": recursion(difference_clip=1.0, mix=0.1),
     "differences alone": recursion(mix=0.0),
     "large gradients": recursion(clip=2.0, difference_clip=0.01, mix=0.5),
+    "periods": SpiderBoost(4, N, N, 100.0, 1.0, 0.1, 2),
 }
 
 
@@ -115,6 +116,7 @@ BATCHES = {
     "adam, Poisson": DPAdam(2, 5, 5.0, 1.0, mean_decay=0.3, stabiliser=10.0),
     "recursion, Poisson": RecursiveMomentum(2, 5, 5, 0.5, 1.0, 0.1, 1.0),
     "recursion, two sizes": RecursiveMomentum(2, 3, 6, 0.5, 1.0, 0.1, 0.5),
+    "periods, two sizes": SpiderBoost(3, 3, 6, 0.5, 1.0, 0.1, 2),
     "random round, Poisson": RandomRoundSGD(2, 5, 0.5),
 }
 

@@ -18,6 +18,7 @@ from sordino.methods import METHODS
         ("dp-adam", "DPAdam"),
         ("dp-rms-prop", "DPRMSProp"),
         ("recursive-momentum", "RecursiveMomentum"),
+        ("spider-boost", "SpiderBoost"),
         ("bassily-smith-thakurta", "BassilySmithThakurta"),
         ("output-perturbation", "OutputPerturbation"),
     ],

@@ -72,7 +72,7 @@ def test_plans_that_cannot_be_followed_are_refused(change, sentence):
 
 FOLLOWED = {
     "NoisyGradientDescent", "NoisySGD", "RandomRoundSGD", "DPSGD", "DPRMSProp", "DPAdam", "RecursiveMomentum",
-    "BassilySmithThakurta",
+    "SpiderBoost", "BassilySmithThakurta",
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from sordino.methods import (
     NoisySGD,
     RandomRoundSGD,
     RecursiveMomentum,
+    SpiderBoost,
 )
 from sordino.oracle.query import ClippedLoss, Difference, Gradient, Recursion
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
@@ -43,6 +44,7 @@ METHODS = [
     NoisySGD(steps=3, batch_size=30),
     NoisySGD(steps=3, batch_size=30, sampling="fixed_size"),
     RecursiveMomentum(steps=3, batch_size=30, release="random"),
+    SpiderBoost(steps=3, batch_size=30, period=2),
     RandomRoundSGD(steps=3, batch_size=30),
     DPSGD(steps=3, batch_size=30, step_size=0.1),
     DPAdam(steps=3, batch_size=30, step_size=0.1),

@@ -22,6 +22,7 @@ from sordino.methods.random_round_sgd import RandomRoundSGD
 from sordino.methods.rates import RATES, Constant, Cosine, HalvedMidway, Inverse, InverseRoot, Rate, StepDecay, WarmUp
 from sordino.methods.recursive_momentum import RecursiveMomentum
 from sordino.methods.repeated_selection import RepeatedSelection, RepeatedSelectionPlan, Setting
+from sordino.methods.spider_boost import SpiderBoost
 from sordino.methods.sufficient_statistics import SufficientStatistics
 
 METHODS: dict[str, type[AnyMethod]] = {
@@ -39,6 +40,7 @@ METHODS: dict[str, type[AnyMethod]] = {
         DPRMSProp,
         DPAdam,
         RecursiveMomentum,
+        SpiderBoost,
         BassilySmithThakurta,
         ApproximateMinimaPerturbation,
         PermutationSGD,
@@ -85,6 +87,7 @@ __all__ = [
     "RepeatedSelection",
     "RepeatedSelectionPlan",
     "Setting",
+    "SpiderBoost",
     "StepDecay",
     "SufficientStatistics",
     "WarmUp",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
@@ -86,10 +87,15 @@ class WeightedStep:
 
 @dataclass(frozen=True)
 class FirstSum:
-    """How the first sum is drawn, and its noise, where they are not those of the others."""
+    """How a first sum is drawn, and its noise, where they are not those of the others: once, or `every` few steps."""
 
     sampling: Batches
     noise: GaussianNoise
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.every is not None and self.every < 2:
+            raise ValueError(f"every is {self.every}: where all sums are alike none of them is a first one.")
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ class DescentPlan:
 
     def sum_at(self, t: int, begun: GaussianNoise | NoiseOfRun) -> tuple[Batches, GaussianNoise | NoiseOfRun]:
         """How the sum of step t is drawn, and its noise, where `begun` is the plan's as this run adds it."""
-        if t == 0 and self.first is not None:
+        if self.first is not None and t % (self.first.every or self.steps) == 0:
             return self.first.sampling, self.first.noise
         return self.sampling.at(t), begun
 
@@ -137,13 +143,20 @@ class DescentPlan:
         """How sums are drawn, their noise, and in how many steps."""
         if self.first is None:
             return ((self.sampling, self.noise, self.steps),)
-        return ((self.first.sampling, self.first.noise, 1), (self.sampling, self.noise, self.steps - 1))[: self.steps]
+        begun = math.ceil(self.steps / (self.first.every or self.steps))
+        kinds = (self.first.sampling, self.first.noise, begun), (self.sampling, self.noise, self.steps - begun)
+        return tuple(kind for kind in kinds if kind[-1])
 
     @property
     def step_events(self) -> StepEvents:
         if self.amplification is not None or isinstance(self.noise, CorrelatedNoise):
             return ()
-        return tuple((sampling.event(noise.event, self.records), count) for sampling, noise, count in self.sums)
+        kinds, every = self._kinds, None if self.first is None else self.first.every
+        if every is None or len(kinds) == 1:
+            return kinds
+        (first, _), (other, _) = kinds
+        periods, rest = divmod(self.steps, every)
+        return ((first, 1), (other, every - 1)) * periods + ((first, 1), (other, rest - 1))[: min(rest, 2)]
 
     @property
     def event(self) -> Event:
@@ -153,8 +166,11 @@ class DescentPlan:
         if self.amplification is not None:
             _, distance = flatten(self.noise.event)
             return Approximate(GaussianDP(self.amplification / self.noise.multiplier), self.steps * distance)
-        steps = self.step_events
-        return steps[0][0] if self.steps == 1 else Composed(steps)
+        return self._kinds[0][0] if self.steps == 1 else Composed(self._kinds)
+
+    @property
+    def _kinds(self) -> StepEvents:
+        return tuple((sampling.event(noise.event, self.records), count) for sampling, noise, count in self.sums)
 
     _repr_html_ = plan_card
 

@@ -10,6 +10,7 @@ Moments               m_t = beta_1 m_{t-1} + (1 - beta_1) (g_t + r_t),     psi_t
                       w_{t+1} = Pi( w_t - eta_t m_t / (sqrt(min(psi_t, lambda)) + nu) ),      coordinate by coordinate
          unbiased     w_{t+1} = Pi( w_t - eta_t m_t / sqrt(max(psi_t - nu^2, floor_t)) ),     nu a coordinate's noise
 Recursive             v_t = (1 - gamma) v_{t-1} + g_t,       g_t from differences since w_{t-1} after the first step,
+         periodic     v_t = g_t,   g_t from gradients, in the first of every `period` steps,
                       w_{t+1} = Pi( w_t - eta_t (v_t + r_t) ),      a step no longer than `reach` where there is one
 """
 
@@ -168,10 +169,11 @@ class Recursive:
     mix: float
     difference_clip: float
     reach: float | None
+    period: int | None = None
     arrays: ClassVar[int] = 2
 
     def query(self, gradient: Gradient, memory: Array, t: int) -> Gradient | Recursion:
-        if t == 0:
+        if self._begins(t):
             return gradient
         # a copy: a query is a value, and the next step overwrites the memory
         return Recursion(
@@ -180,7 +182,7 @@ class Recursive:
 
     def move(self, w: Array, g: Array, penalty: Penalty, eta: float, memory: Array, t: int) -> Array:
         v: Array = memory[0]
-        v *= 1 - self.mix
+        v *= 0.0 if self._begins(t) else 1 - self.mix
         v += g
         memory[1] = w
         g[...] = v
@@ -192,3 +194,6 @@ class Recursive:
             length = np.linalg.norm(g, axis=-1, keepdims=True)
             g *= np.minimum(self.reach / np.maximum(length, 1e-300), eta)
         return g
+
+    def _begins(self, t: int) -> bool:
+        return t == 0 if self.period is None else t % self.period == 0

@@ -97,8 +97,8 @@ def fit(
     dataset : a `torch.utils.data.Dataset` with a length, or a pair of arrays or tensors (inputs, targets).
     budget : epsilon, delta and the relation.
     method : `None` for `PLANNED`, DP-SGD whose settings follow from public facts; or `DPSGD`, `DPAdam`, `DPRMSProp`,
-        `RecursiveMomentum`, `RandomRoundSGD`, `NoisySGD`, or on all records `NoisyGradientDescent`, with a clip and a
-        step size.
+        `RecursiveMomentum`, `SpiderBoost`, `RandomRoundSGD`, `NoisySGD`, or on all records `NoisyGradientDescent`,
+        with a clip and a step size.
     epochs, steps : how long to train; one of them, unless the method says it, or plans it. An epoch is n / batch_size
         steps.
     batch_size : the expected number of records in a step, likewise.
@@ -296,7 +296,7 @@ def _require_sums_alone(method: object) -> None:
     if not isinstance(method, Method) or method.needs is not Oracle:
         raise TypeError(
             f"method is {method!r}: a network is trained by noisy sums of gradients, with DPSGD, DPAdam, DPRMSProp, "
-            "RecursiveMomentum, RandomRoundSGD, NoisySGD or NoisyGradientDescent."
+            "RecursiveMomentum, SpiderBoost, RandomRoundSGD, NoisySGD or NoisyGradientDescent."
         )
     if isinstance(method, NoisyGradientDescent) and method.release == "trajectory":
         raise ValueError("release is 'trajectory': fit loads one model, so release the last iterate or the average.")
