@@ -49,11 +49,11 @@ def test_a_row_has_the_same_bits_among_any_others(setting, form):
         np.testing.assert_array_equal(of(made(X[some])), everybody[some])
 
 
-@pytest.mark.parametrize("d", [1, 7, 8, 9, 127, 129, 1000, 8193, 40_000])
+@pytest.mark.parametrize("d", [1, 7, 8, 9, 127, 129, 1000, 4096, 4099, 8193, 40_000])
 def test_a_row_is_as_long_among_any_others(d):
     """Rows of more than 8192 numbers are where a library's buffers end."""
     row = RNG.normal(size=d)
-    for n in (1, 2, 3, 10):
+    for n in (1, 2, 3, 10, 40):
         rows = np.tile(row, (n, 1))
         found = {float(one) for made in (rows, np.asfortranarray(rows)) for one in squared_lengths(made)}
         assert found == {float(squared_lengths(row[None])[0])}

@@ -22,6 +22,9 @@ Product = Callable[[Any, Real], Array]
 _BLOCK = 1 << 15
 """Results that are worked on at a time."""
 
+_BUFFER = 4096
+"""Numbers of a row that NumPy adds up at a time: half of its buffers."""
+
 
 def row_by_row(rows: Any, matrix: Real) -> Array:
     """rows @ matrix, `matrix` with a column per result, or a vector."""
@@ -44,4 +47,10 @@ def squared_lengths(rows: Real) -> Array:
     """|x|^2 for every row x, which has its numbers side by side: others a library adds up in another order if alone."""
     # a row may be too long for a double, and a warning would tell that there is such a record
     with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(np.square(np.ascontiguousarray(rows)).sum(axis=1))
+        beside: Any = np.ascontiguousarray(rows)
+        squares = np.zeros(len(rows), rows.dtype)
+        # a sum of products without the products; where its buffers end, a row alone is added up in another order
+        for first in range(0, rows.shape[1], _BUFFER):
+            some = beside[:, first : first + _BUFFER]
+            squares += np.einsum("ij,ij->i", some, some)
+        return squares

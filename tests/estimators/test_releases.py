@@ -49,6 +49,17 @@ def test_the_first_release_is_nothing_to_warn_of(records):
     assert numbers(lambda: logistic().fit(*records)) == []
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int8])
+def test_many_rows_are_known_by_the_numbers_of_few(kind):
+    """Of which compiled code makes hashes, and NumPy of few: records are known again in a part of them."""
+    X = (9 * np.random.default_rng().normal(size=(50_000, 3))).astype(kind)
+    X[7] *= -0.0 if kind is not np.int8 else 0
+    assert X.size > releases._MANY
+    hashes = releases._hashes(np.asfortranarray(X))
+    np.testing.assert_array_equal(hashes[:100], releases._hashes(X[:100]))
+    np.testing.assert_array_equal(hashes, releases._hashes(sparse.csr_array(X)))
+
+
 SHUFFLED = np.random.default_rng(1).permutation(600)
 AGAIN = {
     "the same": lambda X, y: (X, y),

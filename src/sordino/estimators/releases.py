@@ -37,6 +37,9 @@ _SHARED = 0.05
 _CELLS = 1 << 14
 """So many at a time: they stay in the cache."""
 
+_MANY = 1 << 17
+"""Cells of which others' sums are compiled anyway (`DenseBlock.small`)."""
+
 Prints = NDArray[np.uint64]
 
 
@@ -102,10 +105,21 @@ def _hashes(X: Any) -> Prints:
         return _mixed(ends[1:] - ends[:-1])
     block = max(1, _CELLS // X.shape[1])
     sums = np.empty(X.shape[0], dtype=np.uint64)
+    hashed = _row_hashes
+    if X.shape[0] * X.shape[1] > _MANY:
+        from sordino.estimators.release_kernels import row_hashes
+
+        hashed = row_hashes
     for first in range(0, X.shape[0], block):
-        cells = _folded(np.array(X[first : first + block], dtype=np.float64, order="C"))
-        np.einsum("ij,j->i", cells, a, out=sums[first : first + block])
+        cells = np.ascontiguousarray(X[first : first + block], dtype=np.float64)
+        # the kernel is compiled for one kind of array
+        cells.flags.writeable = False
+        hashed(cells, a, sums[first : first + block])
     return _mixed(sums)
+
+
+def _row_hashes(rows: NDArray[np.float64], multipliers: Prints, hashes: Prints) -> None:
+    np.einsum("ij,j->i", _folded(rows.copy()), multipliers, out=hashes)
 
 
 def _folded(cells: NDArray[np.float64]) -> Prints:

@@ -7,6 +7,7 @@ and tau is fixed beforehand: relaxing it for one data set would reveal something
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 
 import numpy as np
@@ -17,6 +18,9 @@ from sordino.arrays import Array
 from sordino.privacy.randomness import Stream
 
 Map = Callable[[Array], Array]
+
+_PAIRS, _NUMBERS = 80, 1 << 20
+"""That the curvature is known by, and numbers in the steps of these at most: others a product is cheaper than."""
 
 _LENGTHS = 100
 """To try for a step: a rounded gradient may leave none that fits."""
@@ -41,20 +45,77 @@ def newton(gradient: Map, curvature: Callable[[Array], Map], start: Array, toler
     norm itself can be the merit function, and no function value (with its coarser rounding) is needed. Where the slope
     of a loss has a kink, that rate may end a tiny part of p further on. The objective falls along p all the same, as
     long as <g, p> is negative, and further than to where it is half of what it was.
+
+    Every step and every product with H shows the curvature along a line (Nocedal 1980). As long as what is known of it
+    leads to half of the gradient, no products are asked for; and where they are, it preconditions them (Morales &
+    Nocedal 2000).
     """
-    w, g = start, gradient(start)
+    w, g, known = start, gradient(start), _Known(len(start))
     norm = float(np.linalg.norm(g))
     for _ in range(most):
         if norm <= tolerance:
             return w
-        H = LinearOperator((len(w), len(w)), matvec=curvature(w), dtype=float)
+        if known:
+            trial = w - known.times(g)
+            there = gradient(trial)
+            known.learn(trial - w, there - g)
+            if float(np.linalg.norm(there)) <= norm / 2:
+                w, g = trial, there
+                norm = float(np.linalg.norm(g))
+                continue
         # a tighter system close to the solution gives the quadratic convergence
-        p, _ = cg(H, -g, rtol=min(0.1, norm**0.5), atol=0.5 * tolerance, maxiter=10 * len(w))
-        w, g = _step(gradient, w, p, g, tolerance)
+        p = _solve(curvature(w), -g, known, rtol=min(0.1, norm**0.5), atol=0.5 * tolerance)
+        trial, there = _step(gradient, w, p, g, tolerance)
+        known.learn(trial - w, there - g)
+        w, g = trial, there
         norm = float(np.linalg.norm(g))
     if norm <= tolerance:
         return w
     raise _refuse(tolerance)
+
+
+class _Known:
+    """An inverse of the Hessian made of pairs s, y = H s, of which the last so many are kept (L-BFGS)."""
+
+    def __init__(self, dim: int) -> None:
+        self.pairs: deque[tuple[Array, Array]] = deque(maxlen=min(_PAIRS, 1 + _NUMBERS // dim))
+
+    def __bool__(self) -> bool:
+        return bool(self.pairs)
+
+    def learn(self, s: Array, y: Array) -> None:
+        # an update is positive definite where <s, y> is positive, which rounding may take away
+        if s @ y > 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
+            self.pairs.append((s, y))
+
+    def times(self, v: Array) -> Array:
+        """The two loops of Nocedal 1980."""
+        q, shares = v.copy(), []
+        for s, y in reversed(self.pairs):
+            shares.append(s @ q / (s @ y))
+            q -= shares[-1] * y
+        if self.pairs:
+            s, y = self.pairs[-1]
+            q *= s @ y / (y @ y)
+        for (s, y), share in zip(self.pairs, reversed(shares), strict=True):
+            q += (share - y @ q / (s @ y)) * s
+        return q
+
+
+def _solve(product: Map, b: Array, known: _Known, rtol: float, atol: float) -> Array:
+    """H^{-1} b, roughly; what the products with H show is learnt after that."""
+    found: list[tuple[Array, Array]] = []
+
+    def told(v: Array) -> Array:
+        found.append((v.copy(), product(v)))
+        return found[-1][1]
+
+    shape = len(b), len(b)
+    H, M = (LinearOperator(shape, matvec=one, dtype=float) for one in (told, known.times))
+    p, _ = cg(H, b, rtol=rtol, atol=atol, maxiter=10 * len(b), M=M)
+    for pair in found:
+        known.learn(*pair)
+    return np.asarray(p)
 
 
 def _step(gradient: Map, w: Array, p: Array, g: Array, tolerance: float) -> tuple[Array, Array]:

@@ -234,7 +234,9 @@ class Block(ABC):
                 return records
         if isinstance(loss, QuadraticForm):
             records = self.under(loss.loss)
-            curvatures = records.curvatures(unweighted(loss.loss), self.dots(loss.table), loss.offset)
+            # a solver begins at zero, where scores need not be looked for
+            dots = self.dots(loss.table) if loss.table.any() else np.zeros(len(self))
+            curvatures = records.curvatures(unweighted(loss.loss), dots, loss.offset)
             records = replace(records, targets=curvatures)
         else:
             records = self.given.under(loss)

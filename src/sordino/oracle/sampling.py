@@ -1,8 +1,8 @@
 """Which records a step looks at. The same value draws the batch and states the event, so they cannot disagree.
 
 How many records a batch has is drawn in whole numbers (`privacy.counts`), and which ones as a uniform subset
-(`kernels.subsets`), where nothing is rounded. What the first leaves open is in the event, as a total variation
-distance.
+(`kernels.subsets`), where nothing is rounded; coins of many records are drawn from one member to the next, in whole
+numbers too (`kernels.coins`). What is left open is in the event, as a total variation distance.
 
 `InOrder` and `CyclicPoisson` go by the places of records: whose turn it is at step t is public, and follows from the
 number of a record alone. They are for neighbours of whom one record is replaced, who stand where they stood; where one
@@ -30,6 +30,10 @@ Batch = NDArray[np.intp] | None
 
 SPAN = 1 << 24
 """Up to so many records a batch is drawn in one go."""
+
+MANY = 1 << 17
+"""Coins of more records are drawn from member to member, in less than half of the time. Of others there are results
+that stand, which a seed must make again: they keep their law's other form, a binomial size and a uniform subset."""
 
 
 class Sampling(Protocol):
@@ -73,6 +77,11 @@ class Poisson:
         return self
 
     def draw(self, records: int, stream: Stream) -> Batch:
+        if records > MANY and self.rate < 1:
+            # here and not above, as it compiles
+            from sordino.oracle.kernels.coins import heads
+
+            return heads(records, self.rate, stream)
         # a binomial size, then a uniform subset of that size, has the law of independent coins
         return _subset(records, counts.binomial(records, self.rate, stream), stream)
 
@@ -197,26 +206,16 @@ class CyclicPoisson:
 
 def drawn(sampling: Sampling, records: int, stream: Stream) -> Batch:
     """A batch from any number of records, with the law of `sampling.draw`, in little more memory than it fills."""
-    # a small subset of any number of records is drawn without listing them all
-    if records <= SPAN or sampling.expected_size(records) < records / 64:
+    # a small subset of any number of records is drawn without listing them all, and coins always are
+    if not isinstance(sampling, FixedSize) or records <= SPAN or sampling.size < records / 64:
         return sampling.draw(records, stream)
-    edges = [*range(0, records, SPAN), records]
-    sizes = [stop - start for start, stop in pairwise(edges)]
-    match sampling:
-        case Poisson():
-            # coins are independent, so every span can have its own
-            parts = [sampling.draw(size, stream) for size in sizes]
-        case FixedSize(size):
-            # how many of the subset lie in each span, and then a uniform subset of that size
-            parts, left = [], size
-            for start, here in zip(edges, sizes, strict=False):
-                k = counts.hypergeometric(records - start, here, left, stream)
-                parts.append(FixedSize(k).draw(here, stream) if k else None)
-                left -= k
-        case _:
-            return sampling.draw(records, stream)
-    found = [start + part for start, part in zip(edges, parts, strict=False) if part is not None]
-    return np.concatenate([np.empty(0, dtype=np.intp), *found])
+    # how many of the subset lie in each span, and then a uniform subset of that size
+    parts, left = [np.empty(0, dtype=np.intp)], sampling.size
+    for start, stop in pairwise([*range(0, records, SPAN), records]):
+        k = counts.hypergeometric(records - start, stop - start, left, stream)
+        parts.append(start + _subset(stop - start, k, stream))
+        left -= k
+    return np.concatenate(parts)
 
 
 def _subset(records: int, size: int, stream: Stream) -> NDArray[np.intp]:

@@ -79,9 +79,9 @@ class Stream:
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """The next `count` uniform words. Cutting a request in two does not change what comes."""
-        words = np.empty(count, dtype=np.uint64)
-        self.fill(words)
-        return words
+        words = np.empty(count + SPARE, dtype=np.uint64)
+        self.fill(words, 0, count)
+        return words[:count]
 
     def fill(self, words: NDArray[np.uint64], start: int = 0, stop: int | None = None) -> None:
         """Overwrite words[start:stop] of a contiguous array with the next ones; room behind them makes it faster."""
