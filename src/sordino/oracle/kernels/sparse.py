@@ -1,10 +1,9 @@
 """Inner loops over compressed sparse rows.
 
 Positions and column numbers come as unsigned integers: signed ones would be tested for being negative at every entry,
-which halves the speed. A single model's products go into two sums, written out: what the compiler unrolls by itself
-looks less far ahead, and the entries of later rows are asked for in advance. Several models are taken eight at a
-time, one cache line per column, and written out as well:
-eight sums in an array would go through memory at every entry.
+which halves the speed, and they are what the compiler makes instructions of that gather several weights. Entries of
+later rows are asked for in advance. Several models are taken eight at a time, one cache line per column, and written
+out: eight sums in an array would go through memory at every entry.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ Indices = NDArray[Any]
 
 SOUND, DISORDERED, BROKEN = range(3)
 GROUP = 8
-# rows whose entries stay in the nearest cache between their two uses
-TILE = 32
-ONE, TWO = np.uint64(1), np.uint64(2)
+# rows whose entries stay in the second cache between their two uses
+TILE = 256
+ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
 # entries of a cache line, and how many entries ahead it is asked for
 LINE, AHEAD = np.uint64(8), np.uint64(512)
 
@@ -68,29 +67,40 @@ def dots(
         q = np.uint64(indptr[i])
         end = np.uint64(indptr[i + 1])
         bring(data, indices, q + AHEAD, end + AHEAD)
-        pairs = q + (((end - q) >> ONE) << ONE)
-        even = 0.0
-        odd = 0.0
-        while q < pairs:
-            even += data[q] * w[indices[q]]
-            odd += data[q + ONE] * w[indices[q + ONE]]
-            q += TWO
-        while q < end:
-            even += data[q] * w[indices[q]]
-            q += ONE
-        out[k] = even + odd
+        total = 0.0
+        for place in range(q, end):
+            total += data[place] * w[indices[place]]
+        out[k] = total
 
 
 @compiled
 def scatter(
     data: NDArray[Any], indices: Indices, indptr: Indices, index: NDArray[np.intp], start: int, c: Array, out: Array
 ) -> None:
-    """out += sum_k c_k x_i, leaving out rows with c_k = 0, whose entries may be NaN."""
+    """out += sum_k c_k x_i, leaving out rows with c_k = 0, whose entries may be NaN.
+
+    No row has a column twice, which the compiler does not know: four sums are read before any is written.
+    """
     for k in range(c.size):
         if c[k] != 0.0:
             i = start + k if index.size == 0 else index[start + k]
-            for q in range(indptr[i], indptr[i + 1]):
+            q = np.uint64(indptr[i])
+            end = np.uint64(indptr[i + 1])
+            fours = q + (((end - q) >> TWO) << TWO)
+            while q < fours:
+                j0, j1, j2, j3 = indices[q], indices[q + ONE], indices[q + TWO], indices[q + THREE]
+                s0 = out[j0] + c[k] * data[q]
+                s1 = out[j1] + c[k] * data[q + ONE]
+                s2 = out[j2] + c[k] * data[q + TWO]
+                s3 = out[j3] + c[k] * data[q + THREE]
+                out[j0] = s0
+                out[j1] = s1
+                out[j2] = s2
+                out[j3] = s3
+                q += FOUR
+            while q < end:
                 out[indices[q]] += c[k] * data[q]
+                q += ONE
 
 
 @compiled
