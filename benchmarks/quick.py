@@ -346,8 +346,10 @@ def processes() -> Iterator[Row]:
     """Whole processes, from their start to their end; goals are those of a fit and of what is imported together."""
     folder = tempfile.TemporaryDirectory()
 
-    # a session of their own: others' releases are nothing to warn of
-    around = {name: value for name, value in os.environ.items() if name != "SORDINO_SESSION"}
+    # a session of their own: others' releases are nothing to warn of. And bytecode is kept, as that of an installed
+    # package is: a source tree whose modules are compiled anew in every process would be compared with one that is not
+    left_out = "SORDINO_SESSION", "PYTHONDONTWRITEBYTECODE"
+    around = {name: value for name, value in os.environ.items() if name not in left_out}
 
     def run(code: str, cache: str = folder.name) -> None:
         subprocess.run([sys.executable, "-c", code], check=True, env={**around, "NUMBA_CACHE_DIR": cache})
