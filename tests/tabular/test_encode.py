@@ -54,6 +54,18 @@ def test_numbers_are_clipped_and_centred() -> None:
     assert X.ravel().tolist() == [-1, 0, 0.5, 1, -1, 1]
 
 
+def test_whole_numbers_of_every_kind_are_the_numbers_they_are() -> None:
+    """Also those that double precision rounds, and whether or not another record makes floats of them."""
+    cells = [0, 1, -7, 99, 2**53 + 1, -(2**62) - 3, 2**63 - 1]
+    described = schema(x=Number(-(2.0**63), 2.0**60, missing="middle"), z=Number(0, 100))
+    want = encode_features(described, {"x": np.array(cells, dtype=float), "z": [50.0] * 7})
+    for kind in (pa.int64(), pa.float64(), pa.decimal128(20)):
+        exact = [float(cell) for cell in cells] if kind == pa.float64() else cells
+        for some in (exact, [*exact, None]):
+            table = {"x": pa.array(some, kind), "z": pa.array([50] * len(some), pa.int32())}
+            np.testing.assert_array_equal(encode_features(described, pa.table(table))[:7], want)
+
+
 def test_a_range_as_wide_as_double_precision_does_not_overflow() -> None:
     X = encode_features(schema(x=Number(-1.7e308, 1.7e308)), {"x": [-1.7e308, 0.0, 1.7e308]})
     assert X.ravel().tolist() == [-1, 0, 1]

@@ -98,6 +98,22 @@ def test_rows_beyond_the_memory_that_is_given_are_not_held(tmp_path: Path) -> No
         assert EncodedTable(tmp_path / name, schema, memory=1600).held() is not None
 
 
+def test_a_bad_guess_of_the_number_of_records_changes_nothing(tmp_path: Path) -> None:
+    """It is made from the beginning of a file, whose lines may be longer or shorter than the others."""
+    schema = Schema(ClassTarget("y", ("a", "b")), {"x": Number(0, 100)})
+    short = [(str(k % 100), "ab"[k % 2]) for k in range(40_000)]
+    long = [(f"{k % 100}.{'0' * 400}", "ab"[k % 2]) for k in range(3000)]
+    for number, lines in enumerate((short, long + short, short + long, short[:1], long[:1])):
+        text = "x,y\n" + "".join(f"{x},{y}\n" for x, y in lines)
+        for path, data in ((f"{number}.csv", text.encode()), (f"{number}.csv.gz", gzip.compress(text.encode()))):
+            (tmp_path / path).write_bytes(data)
+            X, y = read_records(open_table(tmp_path / path, schema), schema)
+            np.testing.assert_array_equal(X[:, 0], [(float(x) - 50) / 50 for x, _ in lines])
+            np.testing.assert_array_equal(y, ["ab".index(label) for _, label in lines])
+    # and is good where lines are alike
+    assert open_table(tmp_path / "0.csv", schema).expected == pytest.approx(40_000, rel=0.05)
+
+
 def parquet(table: pa.Table, path: Path) -> bytes:
     pq.write_table(table, path)
     return path.read_bytes()

@@ -44,6 +44,7 @@ _pointer: Any = intrinsic(_to_pointer)
 @_kernel
 def write_rows(
     raw: NDArray[np.intp],
+    whole: NDArray[np.bool_],
     numbers: Array,
     number_blocks: NDArray[np.intp],
     codes: NDArray[np.intp],
@@ -58,22 +59,31 @@ def write_rows(
 ) -> None:
     """The rows of some records, as many as `values` has, into zeros: every block of a row gets one entry.
 
-    Number k of the records is at address raw[k] in double precision, not a number where it is missing, and numbers[k]
-    is its low, high, origin, unit, and what stands in and at which place; code k is at codes[k] in 32 bits, and
-    entry_values and entry_places at offsets[k] + code are its entry. A block begins at starts[block]. `values` are
-    whole rows, or in sparse form one entry per block beside its column in `places`. A negative place is refused: `met`
-    is told, and nothing is written.
+    Number k of the records is at address raw[k] in 64 bits, as a whole number if whole[k], else in double precision and
+    not a number where it is missing, and numbers[k] is its low, high, origin, unit, and what stands in and at which
+    place; code k is at codes[k] in 32 bits, and entry_values and entry_places at offsets[k] + code are its entry. A
+    block begins at starts[block]. `values` are whole rows, or in sparse form one entry per block beside its column in
+    `places`. A negative place is refused: `met` is told, and nothing is written.
     """
     sparse, count = places.size > 0, values.shape[0]
+    given = np.empty(_STRIP)
     scaled, entries = np.empty((raw.size, _STRIP)), np.empty((codes.size, _STRIP), dtype=np.int64)
     columns = number_blocks if sparse else starts[number_blocks]
     for first in range(0, count, _STRIP):
         some = min(_STRIP, count - first)
         for k in range(raw.size):
             low, high, origin, unit = numbers[k, 0], numbers[k, 1], numbers[k, 2], numbers[k, 3]
-            column, strange = numba.carray(_pointer(raw[k]), count, np.float64), 0
+            if whole[k]:
+                integers = numba.carray(_pointer(raw[k]), count, np.int64)
+                for i in range(some):
+                    given[i] = integers[first + i]
+            else:
+                floats = numba.carray(_pointer(raw[k]), count, np.float64)
+                for i in range(some):
+                    given[i] = floats[first + i]
+            strange = 0
             for i in range(some):
-                x = column[first + i]
+                x = given[i]
                 strange |= int(not abs(x) < math.inf)
                 x = low if x < low else x
                 x = high if x > high else x
@@ -87,7 +97,7 @@ def write_rows(
             if strange:
                 block, stand_in, place = number_blocks[k], numbers[k, 4], int(numbers[k, 5])
                 for i in range(some):
-                    x = column[first + i]
+                    x = given[i]
                     if abs(x) == math.inf:
                         met[block] |= INFINITE
                     elif x != x and place <= 0:

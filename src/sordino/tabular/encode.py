@@ -133,8 +133,7 @@ class RowBuffer:
         self._reserve(self.records + batch.num_rows)
         layout, columns = self._layout, list(self._schema.columns.items())
         numbers = [
-            np.ascontiguousarray(_numbers_of(columns[block], batch.column(block)), dtype=np.float64)
-            for block in layout.number_blocks.tolist()
+            _in_64_bits(_numbers_of(columns[block], batch.column(block))) for block in layout.number_blocks.tolist()
         ]
         found = [_codes_of(columns[block], batch.column(block)) for block in layout.code_blocks.tolist()]
         codes = [np.ascontiguousarray(places, dtype=np.int32) for places, _ in found]
@@ -147,6 +146,7 @@ class RowBuffer:
         part = slice(self.records, self.records + batch.num_rows)
         write_rows(
             _addresses(numbers),
+            np.array([cells.dtype == np.int64 for cells in numbers], dtype=bool),
             layout.numbers,
             layout.number_blocks,
             _addresses(codes),
@@ -175,7 +175,9 @@ class RowBuffer:
         self._resize(self.records)
         if self._dense:
             return self._values
-        ends = np.arange(0, self._values.size + 1, self._values.shape[1])
+        # as wide as the places, or SciPy makes a copy of one of them
+        kind = np.int32 if self._values.size < 2**31 else np.int64
+        ends = np.arange(0, self._values.size + 1, self._values.shape[1], dtype=kind)
         shape = (self.records, self._schema.width)
         return sparse.csr_matrix((self._values.ravel(), self._places.ravel(), ends), shape=shape)
 
@@ -189,6 +191,11 @@ class RowBuffer:
             self._values.resize((records, self._values.shape[1]), refcheck=False)
             if not self._dense:
                 self._places.resize((records, self._places.shape[1]), refcheck=False)
+
+
+def _in_64_bits(numbers: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers as they are, others in double precision."""
+    return np.ascontiguousarray(numbers, dtype=np.int64 if numbers.dtype == np.int64 else np.float64)
 
 
 def _addresses(columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:

@@ -37,6 +37,8 @@ class TableFiles:
     schema: pa.Schema
     lengths: tuple[tuple[int, ...] | None, ...]
     """Of the groups of every file; None of a file that does not say them."""
+    about: int
+    """How many records there are, as far as can be told without counting."""
     kinds: Kinds = ANY
 
     @staticmethod
@@ -46,18 +48,21 @@ class TableFiles:
         stamps = tuple(Stamp.of(file) for file in _listed(path))
         schema: pa.Schema | None = None
         lengths: list[tuple[int, ...] | None] = []
+        about = 0
         for stamp in stamps:
             if not stamp.size:
                 raise ValueError(f"{stamp.path} has no records: the file is empty.")
             table = opened(stamp.path, kinds)
             try:
-                lengths.append(tuple(sparing_cells(stamp.path, table.lengths)) if table.says_lengths else None)
+                told = tuple(sparing_cells(stamp.path, table.lengths)) if table.guess is None else None
+                about += table.guess or sum(told or ())
                 found = table.schema
             finally:
                 table.close()
+            lengths.append(told)
             schema = found if schema is None else schema
             _require_same(stamps[0].path, schema, stamp.path, found, used)
-        files = TableFiles(path, stamps, schema, tuple(lengths), kinds)
+        files = TableFiles(path, stamps, schema, tuple(lengths), about, kinds)
         if None not in lengths:
             files.groups  # noqa: B018  a table without records is told here
         return files
@@ -102,12 +107,8 @@ class TableFiles:
 
     @property
     def expected(self) -> int:
-        """About how many records there are, without counting: a guess from the size of files that do not say it."""
-        if self.counted:
-            return self.records
-        said = sum(sum(lengths) for lengths in self.lengths if lengths is not None)
-        silent = sum(s.size for s, lengths in zip(self.stamps, self.lengths, strict=True) if lengths is None)
-        return int(said + silent // (4 * len(self.schema.names)))
+        """About how many records there are: their number, if it is known."""
+        return self.records if self.counted else self.about
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The given columns of every record, in pieces. Nothing is counted first."""

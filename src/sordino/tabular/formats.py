@@ -35,6 +35,8 @@ _COMMA = r"^(\s*[+-]?\d+),(\d*([eE][+-]?\d+)?\s*)$"
 """A number with a decimal comma."""
 _HEADER = 1 << 20
 """Bytes at the beginning of a CSV file in which its header must end."""
+_SHORTER = 4
+"""How many times tables become shorter by compression, about."""
 
 
 class TableFile(Protocol):
@@ -43,8 +45,8 @@ class TableFile(Protocol):
     @property
     def schema(self) -> pa.Schema: ...
     @property
-    def says_lengths(self) -> bool:
-        """Whether the file says how many records it has; else it must be read to know."""
+    def guess(self) -> int | None:
+        """About how many records there are, where a file must be read to know; None where it says so itself."""
         ...
 
     def lengths(self) -> list[int]:
@@ -74,7 +76,7 @@ class ParquetTable:
     """Row groups of any size: pages are decompressed as they are needed."""
 
     file: pa.parquet.ParquetFile
-    says_lengths = True
+    guess = None
 
     @staticmethod
     def open(path: Path, kinds: Kinds) -> ParquetTable:
@@ -111,7 +113,7 @@ class ArrowTable:
     path: Path
     file: Any
     _readers: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    says_lengths = True
+    guess = None
 
     @staticmethod
     def open(path: Path, kinds: Kinds) -> ArrowTable:
@@ -168,7 +170,7 @@ class CsvTable:
     encoding: str
     schema: pa.Schema
     kinds: Kinds
-    says_lengths = False
+    guess: int
 
     @staticmethod
     def open(path: Path, kinds: Kinds) -> CsvTable:
@@ -187,7 +189,10 @@ class CsvTable:
         alone = pa.BufferReader(f"{header}\n".encode(errors=kept_bytes))
         with _csv(alone, delimiter, "utf8", pa.csv.ConvertOptions()) as reader:
             kept = [pa.field(name, pa.string()) for name in reader.schema.names]
-        return CsvTable(path, delimiter, encoding, pa.schema(kept), kinds)
+        names, size = pa.schema(kept), path.stat().st_size * (_SHORTER if path.name.lower().endswith(".gz") else 1)
+        # as many to the byte as at the beginning, and a few more: room for too many takes no memory until it is used
+        guess = int(1.02 * start.count(b"\n") * size / max(1, min(len(start), size))) + 64
+        return CsvTable(path, delimiter, encoding, names, kinds, min(guess, size // max(1, len(kept))))
 
     def lengths(self) -> list[int]:
         return [sum(batch.num_rows for batch in self._texts(self.schema.names[:1]))]
