@@ -101,6 +101,20 @@ ROWS: list[Row] = [
         "tests/oracle/test_subsets.py",
     ),
     (
+        "rate: coins of many records are drawn a tenth higher",
+        "oracle/kernels/coins.py",
+        "Fraction(rate).as_integer_ratio()",
+        "Fraction(min(0.9999, 1.1 * rate)).as_integer_ratio()",
+        "tests/oracle/test_coins.py",
+    ),
+    (
+        "rate: a word that leaves a coin open decides it",
+        "oracle/kernels/coins.py",
+        "        if _pass_over(words, law.entries, law.low, passed):",
+        "        if _pass_over(words, law.entries, law.low, passed) > words.size:",
+        "tests/oracle/test_coins.py",
+    ),
+    (
         "rate: stated a tenth lower",
         "oracle/sampling.py",
         "return _sampled(PoissonSampled, release, self.rate)",
@@ -1121,8 +1135,8 @@ ROWS: list[Row] = [
     (
         "rows: one that is alone is measured in another order",
         "row_by_row.py",
-        "return np.asarray(np.square(np.ascontiguousarray(rows)).sum(axis=1))",
-        'return np.einsum("ij,ij->i", rows, rows)',
+        "_BUFFER = 4096",
+        "_BUFFER = 1 << 20",
         "tests/test_row_by_row.py",
     ),
     (
