@@ -10,7 +10,7 @@ from sordino.budget import Budget, Relation
 from sordino.certificate import verify
 from sordino.domains import Ball
 from sordino.losses import Hinge, Huber, Logistic, Softmax, Squared
-from sordino.methods import ObjectivePerturbation
+from sordino.methods import ObjectivePerturbation, solvers
 from sordino.methods.solvers import NotCertified, newton
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
@@ -193,3 +193,36 @@ def test_newton_gets_past_the_kinks_of_a_slope(threshold, ridge):
 
         tolerance = 1e-10 * threshold
         assert np.linalg.norm(gradient(newton(gradient, curvature, np.zeros(5), tolerance))) <= tolerance
+
+
+@pytest.mark.parametrize("d", [30, 5000])
+def test_newton_asks_for_less_as_it_learns_the_curvature(d, monkeypatch):
+    """Of many parameters, too, for which few pairs are kept."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, d)) * np.logspace(0, -1, d) / math.sqrt(d)
+    y = np.where(X @ rng.normal(size=d) > 0, 1.0, -1.0)
+    asked = 0
+
+    def gradient(w):
+        nonlocal asked
+        asked += 1
+        return X.T @ (-y / (1 + np.exp(y * (X @ w)))) / 400 + 1e-4 * w
+
+    def curvature(w):
+        p = 1 / (1 + np.exp(-X @ w))
+
+        def product(v):
+            nonlocal asked
+            asked += 1
+            return X.T @ (p * (1 - p) * (X @ v)) / 400 + 1e-4 * v
+
+        return product
+
+    counts = []
+    for learns in (True, False):
+        if not learns:
+            monkeypatch.setattr(solvers._Known, "learn", lambda self, s, y: None)
+        asked = 0
+        assert np.linalg.norm(gradient(newton(gradient, curvature, np.zeros(d), 1e-10))) <= 1e-10
+        counts.append(asked)
+    assert counts[0] < counts[1]

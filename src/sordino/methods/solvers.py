@@ -19,8 +19,9 @@ from sordino.privacy.randomness import Stream
 
 Map = Callable[[Array], Array]
 
-_PAIRS, _NUMBERS = 80, 1 << 20
-"""That the curvature is known by, and numbers in the steps of these at most: others a product is cheaper than."""
+_PAIRS, _FEW_PAIRS, _FEW = 80, 10, 4096
+"""That the curvature is known by: many for up to so many parameters. Of more, often those of sparse rows, many pairs
+would take longer than a product, and a few do not precondition it."""
 
 _LENGTHS = 100
 """To try for a step: a rounded gradient may leave none that fits."""
@@ -78,7 +79,7 @@ class _Known:
     """An inverse of the Hessian made of pairs s, y = H s, of which the last so many are kept (L-BFGS)."""
 
     def __init__(self, dim: int) -> None:
-        self.pairs: deque[tuple[Array, Array]] = deque(maxlen=min(_PAIRS, 1 + _NUMBERS // dim))
+        self.pairs: deque[tuple[Array, Array]] = deque(maxlen=_PAIRS if dim <= _FEW else _FEW_PAIRS)
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
@@ -110,9 +111,8 @@ def _solve(product: Map, b: Array, known: _Known, rtol: float, atol: float) -> A
         found.append((v.copy(), product(v)))
         return found[-1][1]
 
-    shape = len(b), len(b)
-    H, M = (LinearOperator(shape, matvec=one, dtype=float) for one in (told, known.times))
-    p, _ = cg(H, b, rtol=rtol, atol=atol, maxiter=10 * len(b), M=M)
+    H, M = (LinearOperator((len(b), len(b)), matvec=one, dtype=float) for one in (told, known.times))
+    p, _ = cg(H, b, rtol=rtol, atol=atol, maxiter=10 * len(b), M=M if len(b) <= _FEW else None)
     for pair in found:
         known.learn(*pair)
     return np.asarray(p)
