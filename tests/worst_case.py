@@ -10,7 +10,7 @@ import numpy as np
 
 from sordino.budget import Budget, Relation
 from sordino.domains import Everywhere
-from sordino.losses import Huber
+from sordino.losses import Huber, Logistic
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import Ridge
@@ -33,7 +33,8 @@ def neighbours(problem, relation):
         X = np.zeros((RECORDS - 1 + len(pulls), 1))
         y = np.zeros(len(X))
         if pulls:
-            X[-1], y[-1] = 1.0, pulls[0] * FAR
+            # classes have no targets that are further away
+            X[-1], y[-1] = 1.0, pulls[0] * (1.0 if isinstance(problem.loss, Logistic) else FAR)
         return linear_oracle(X, y, problem, rows, relation)
 
     return (oracle([+1]), oracle([-1])) if relation is Relation.REPLACE_ONE else (oracle([+1]), oracle([]))

@@ -460,6 +460,27 @@ ROWS: list[Row] = [
         "tests/methods/test_spider_boost.py",
     ),
     (
+        "newton: one Hessian is counted for all",
+        "methods/noisy_newton.py",
+        "(self.curvature_noise.event, self.steps)",
+        "(self.curvature_noise.event, 1)",
+        "tests/methods/test_noisy_newton.py",
+    ),
+    (
+        "newton: one gradient is counted for all",
+        "methods/noisy_newton.py",
+        "Composed(((self.noise.event, self.steps)",
+        "Composed(((self.noise.event, 1)",
+        "tests/methods/test_noisy_newton.py",
+    ),
+    (
+        "newton: a replaced record counts as an added one",
+        "methods/noisy_newton.py",
+        "Delta_g, Delta_h = budget.relation.distance * C,",
+        "Delta_g, Delta_h = C,",
+        "tests/methods/test_noisy_newton.py",
+    ),
+    (
         "last iterate: used where records are added and removed",
         "methods/schedule.py",
         "counted = relation is Relation.REPLACE_ONE",

@@ -42,6 +42,7 @@ from sordino.methods import (
     DPAdam as DPAdam,
     DPRMSProp as DPRMSProp,
     NoisyGradientDescent as NoisyGradientDescent,
+    NoisyNewton as NoisyNewton,
     NoisySGD as NoisySGD,
     ObjectivePerturbation as ObjectivePerturbation,
     OutputPerturbation as OutputPerturbation,

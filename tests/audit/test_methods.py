@@ -13,7 +13,7 @@ import pytest
 import worst_case
 from sordino.budget import Relation
 from sordino.domains import Ball
-from sordino.losses import Absolute, Huber, Squared
+from sordino.losses import Absolute, Huber, Logistic, Squared
 from sordino.methods import (
     DPSGD,
     METHODS,
@@ -26,6 +26,7 @@ from sordino.methods import (
     DPRMSProp,
     HalvedMidway,
     NoisyGradientDescent,
+    NoisyNewton,
     NoisySGD,
     ObjectivePerturbation,
     OutputPerturbation,
@@ -72,6 +73,13 @@ CASES = {
     "sufficient statistics, add/remove": (
         SufficientStatistics(),
         {"loss": Squared(1.0, clip=0.25)},
+        {"relation": Relation.ADD_REMOVE},
+        False,
+    ),
+    "newton": (NoisyNewton(3, clip=0.5), {"mu": 5.0, "loss": Logistic()}, {}, False),
+    "newton, add/remove": (
+        NoisyNewton(3, clip=0.5),
+        {"mu": 5.0, "loss": Logistic()},
         {"relation": Relation.ADD_REMOVE},
         False,
     ),
@@ -161,6 +169,7 @@ RUNS_OF = {
     ObjectivePerturbation: 2_000,
     ApproximateMinimaPerturbation: 2_000,
     SufficientStatistics: 4_000,
+    NoisyNewton: 2_000,
     ConstantModel: 20_000,
 }
 # fewer runs prove less

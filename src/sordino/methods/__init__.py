@@ -12,6 +12,7 @@ from sordino.methods.bounds import Bound, HasBound
 from sordino.methods.constant_model import ConstantModel
 from sordino.methods.momentum_sgd import DPSGD
 from sordino.methods.noisy_gradient_descent import NoisyGradientDescent
+from sordino.methods.noisy_newton import NoisyNewton, NoisyNewtonPlan
 from sordino.methods.noisy_sgd import NoisySGD
 from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
 from sordino.methods.output_perturbation import OutputPerturbation, OutputPerturbationPlan
@@ -33,6 +34,7 @@ METHODS: dict[str, type[AnyMethod]] = {
         NoisyGradientDescent,
         NoisySGD,
         SufficientStatistics,
+        NoisyNewton,
         ConstantModel,
         ProximalSmoothing,
         RandomRoundSGD,
@@ -70,6 +72,8 @@ __all__ = [
     "InverseRoot",
     "Method",
     "NoisyGradientDescent",
+    "NoisyNewton",
+    "NoisyNewtonPlan",
     "NoisySGD",
     "ObjectivePerturbation",
     "ObjectivePerturbationPlan",
