@@ -21,6 +21,7 @@ from sordino.methods import (
     ObjectivePerturbation,
     OutputPerturbation,
     PermutationSGD,
+    PhasedSGD,
     ProximalSmoothing,
     RandomRoundSGD,
     RecursiveMomentum,
@@ -54,6 +55,7 @@ SETTINGS = {
         BassilySmithThakurta(50, 5),
         ApproximateMinimaPerturbation(),
         PermutationSGD(1, 100),
+        PhasedSGD(25),
         AdaptiveGradientDescent(3, candidates=3, loss_clip=1.0, longest_step=1.0),
         RepeatedSelection((Setting(NoisyGradientDescent(3)), Setting(NoisyGradientDescent(4), l2=0.2)), 3.0),
     )

@@ -481,6 +481,27 @@ ROWS: list[Row] = [
         "tests/methods/test_noisy_newton.py",
     ),
     (
+        "phases: the best of them is counted",
+        "methods/phased_sgd.py",
+        "Gaussian(min(phase.noise.multiplier",
+        "Gaussian(2 * max(phase.noise.multiplier",
+        "tests/methods/test_phased_sgd.py",
+    ),
+    (
+        "phases: the largest batch stands for all",
+        "methods/phased_sgd.py",
+        "Delta = 2 * L * eta_i / (length // T)",
+        "Delta = 2 * L * eta_i / (length // T + 1)",
+        "tests/methods/test_phased_sgd.py",
+    ),
+    (
+        "phases: steps that take points apart",
+        "methods/phased_sgd.py",
+        "if not eta <= 2 / beta:",
+        "if False:",
+        "tests/methods/test_phased_sgd.py",
+    ),
+    (
         "last iterate: used where records are added and removed",
         "methods/schedule.py",
         "counted = relation is Relation.REPLACE_ONE",

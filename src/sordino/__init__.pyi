@@ -47,6 +47,7 @@ from sordino.methods import (
     ObjectivePerturbation as ObjectivePerturbation,
     OutputPerturbation as OutputPerturbation,
     PermutationSGD as PermutationSGD,
+    PhasedSGD as PhasedSGD,
     ProximalSmoothing as ProximalSmoothing,
     RandomRoundSGD as RandomRoundSGD,
     RecursiveMomentum as RecursiveMomentum,

@@ -31,6 +31,7 @@ from sordino.methods import (
     ObjectivePerturbation,
     OutputPerturbation,
     PermutationSGD,
+    PhasedSGD,
     ProximalSmoothing,
     RandomRoundSGD,
     RecursiveMomentum,
@@ -157,6 +158,9 @@ CASES = {
     "permutation, decreasing steps": (PermutationSGD(3, 2, "decreasing"), {"mu": 0.1}, {}, False),
     "permutation, square root": (PermutationSGD(3, 2, "square root"), {}, {}, False),
     "permutation, paper": (PermutationSGD(3, 2, calibration="paper"), {"mu": 0.1}, {}, False),
+    # the record that differs is the last one, in the last phase
+    "phases": (PhasedSGD(1, 0.5), {}, {}, False),
+    "phases, strongly convex": (PhasedSGD(2, 0.5), {"mu": 0.5}, {}, False),
     # a search that mostly chooses by noise; those that choose by records are in test_repeated_selection.py
     "search": (RepeatedSelection((Setting(NoisyGradientDescent(5, 0.5)),), 3.0, score_clip=1.0), {}, {}, False),
     "adaptive descent": (AdaptiveGradientDescent(2, candidates=2, loss_clip=1.0, longest_step=1.0), {}, {}, False),

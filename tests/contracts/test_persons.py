@@ -33,6 +33,7 @@ from sordino.methods import (
     ObjectivePerturbation,
     OutputPerturbation,
     PermutationSGD,
+    PhasedSGD,
     ProximalSmoothing,
 )
 from sordino.oracle import linear_oracle, person_blocks as person_blocks_module
@@ -472,6 +473,7 @@ CONTRACTING = (
     ObjectivePerturbation,
     ApproximateMinimaPerturbation,
     PermutationSGD,
+    PhasedSGD,
     BassilySmithThakurta,
     ProximalSmoothing,
 )
@@ -545,6 +547,10 @@ def test_every_method_protects_a_person_of_equal_records_as_one_record_or_refuse
             with pytest.raises(ValueError, match="that of a person with several records has a higher rank"):
                 method.plan(replace(problem, person=refused), Budget(1.0, 1e-5))
         assert method.plan(replace(problem, person=PersonUnit(1)), Budget(1.0, 1e-5))
+        return
+    if isinstance(method, PhasedSGD):
+        with pytest.raises(ValueError, match="a person stands where their identifier puts them"):
+            method.plan(for_persons, Budget(1.0, 1e-5))
         return
     persons = Persons.of(np.repeat(np.arange(200), 3), unit, Randomness.seeded(0))
     thrice = linear_oracle(np.repeat(X, 3, axis=0), np.repeat(y, 3), for_persons, rows, Relation.REPLACE_ONE, persons)

@@ -16,6 +16,7 @@ from sordino.methods.noisy_newton import NoisyNewton, NoisyNewtonPlan
 from sordino.methods.noisy_sgd import NoisySGD
 from sordino.methods.objective_perturbation import ObjectivePerturbation, ObjectivePerturbationPlan
 from sordino.methods.output_perturbation import OutputPerturbation, OutputPerturbationPlan
+from sordino.methods.phased_sgd import PhasedSGD, PhasedSGDPlan
 from sordino.methods.plan import DescentPlan, OneReleasePlan
 from sordino.methods.protocol import AnyMethod, Method, Plan, Release
 from sordino.methods.proximal import ProximalSmoothing, ProximalSmoothingPlan
@@ -43,6 +44,7 @@ METHODS: dict[str, type[AnyMethod]] = {
         DPAdam,
         RecursiveMomentum,
         SpiderBoost,
+        PhasedSGD,
         BassilySmithThakurta,
         ApproximateMinimaPerturbation,
         PermutationSGD,
@@ -81,6 +83,8 @@ __all__ = [
     "OutputPerturbation",
     "OutputPerturbationPlan",
     "PermutationSGD",
+    "PhasedSGD",
+    "PhasedSGDPlan",
     "Plan",
     "ProximalSmoothing",
     "ProximalSmoothingPlan",
