@@ -10,9 +10,8 @@ eigenvalue below twice that may be noise alone, and a step is as short as if it 
 It is here for completeness. Ganesh, Haghifam, Steinke and Thakurta 2023 draw the second noise on the direction instead,
 from a Hessian without noise; that was measured, with settings chosen in hindsight, and did not win against noisy
 gradient descent where records are many. Here nothing exact is asked for, and what is lost is of the same order: in
-either case directions of curvature below some sqrt(d)/mu records. On the tables where it was tried it is level with
-descent where these are few, in far fewer passes, and behind it elsewhere. Huber's loss is refused: it has no curvature
-where slopes are clipped, and Newton steps from there go astray.
+either case directions of curvature below some sqrt(d)/mu records. Huber's loss is refused: it has no curvature where
+slopes are clipped, and Newton steps from there go astray.
 
 Privacy.  One record moves the sum of gradients by 2C and that of curvatures, in units of their bound beta and of the
 rows', by sqrt 2 in the Frobenius norm (replace-one; C and 1 under add/remove: `oracle.statistics`), at points that were

@@ -5,9 +5,9 @@ r"""Private SpiderBoost (Arora, Bassily, Gonzalez, Guzman, Menart and Ullah 2023
     w_{t+1} = Pi( w_t - eta_t (v_t + grad r(w_t)) ),   t = 0, .., T - 1
     release w_T, or one of w_1, .., w_T drawn uniformly
 
-It was measured on linear models beside noisy gradient descent and did not win, by the loss or by the gradient's norm:
-the error of v_t is the same for q steps on end, so that it adds up, and only directions that are steep enough to
-settle within q steps gain. DP-SRM (`recursive_momentum`) is its cousin without periods.
+Before it was built, the method was measured on linear models beside noisy gradient descent and did not win, by the loss
+or by the gradient's norm: the error of v_t is the same for q steps on end, so that it adds up, and only directions that
+are steep enough to settle within q steps gain. DP-SRM (`recursive_momentum`) is its cousin without periods.
 
 The paper lets C_2, and the noise with it, follow the length of each step. Here both are planned, and steps are no
 longer than C_2/beta unless their size is given, so that no difference of gradients is clipped:
