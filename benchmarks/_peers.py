@@ -201,9 +201,9 @@ def perceptron(split: Split) -> tuple[Any, Any, Any]:
 class Opacus:
     """Settings as its own pages have them: nobody may tune on private records.
 
-    A clip of 1 and 20 epochs, batches of 256 (512 would be all records of the smallest tables). SGD with steps of .05 is
-    one of five optimisers that were tried, in one run each, on the test sets of five tables that are reported: a choice
-    in Opacus' favour.
+    A clip of 1, 20 epochs, and batches of 256 (512 would be all records of the smallest tables). SGD with steps of .05
+    is one of five optimisers that were tried, in one run each, on the test sets of five tables that are reported: a
+    choice in Opacus' favour.
     """
 
     clip, step, epochs, batch = 1.0, 0.05, 20, 256

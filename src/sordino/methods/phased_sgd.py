@@ -4,8 +4,8 @@ r"""Phased SGD (Feldman, Koren and Talwar 2020): one pass over records in their 
     u = w_{i-1};    u <- Pi( u - eta_i ( mean_{j in B} grad l(u; z_j) + grad r(u) ) ) for every batch,   eta_i = eta/4^i
     w_i = Pi( u + N(0, (z Delta_i)^2 I) );      release w_k
 
-It is here for completeness: for records that are read once, in their order. Before it was built, the method was measured
-beside one epoch of noisy SGD and did not win; `DPSGD(sampling="in_order")` is for the same streams.
+It is here for completeness: for records that are read once, in their order. Before it was built, the method was
+measured beside one epoch of noisy SGD and did not win; `DPSGD(sampling="in_order")` is for the same streams.
 
 Privacy (replace-one).  With eta_i <= 2/beta a step of a convex loss and penalty takes no two points further apart. Two
 runs agree until the record that was replaced, whose batch B moves u by at most 2 L eta_i/|B|, and stay that near to the
