@@ -165,6 +165,18 @@ class Recurrent(nn.Module):
         return self.head(h)
 
 
+class Pictures(nn.Module):
+    """Several pictures of one record, normalised twice by the same weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.out = nn.GroupNorm(2, 4), nn.Linear(24, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pictures = self.norm(torch.tanh(self.norm(x.flatten(0, 1))))
+        return self.out(pictures.reshape(len(x), -1))
+
+
 class Upwards(nn.Module):
     """A transposed convolution that is told how long its output is to be."""
 
@@ -316,6 +328,7 @@ NETWORKS = {
         (1, 5, 5),
     ),
     "group norm, flat": Network(lambda: nn.Sequential(nn.GroupNorm(2, 6), nn.Linear(6, CLASSES)), (6,)),
+    "group norm, several pictures": Network(Pictures, (3, 4, 2)),
     "rms norm": Network(
         lambda: nn.Sequential(nn.Linear(3, 4), nn.RMSNorm(4), nn.Flatten(), nn.Linear(12, CLASSES)), (3, 3)
     ),

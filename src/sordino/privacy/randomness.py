@@ -34,7 +34,7 @@ SPARE = 2
 
 _KEY_BYTES = 32
 _BUFFER = 2048
-_ZEROS = bytes(8 * BLOCK)
+_ZEROS = bytes(1 << 17)  # encrypted over and over, so few that they stay in the cache beside what is written
 _NUMBERED = 1 << 32  # blocks of 16 bytes that a counter of 32 bits tells apart
 
 SYSTEM, SEEDED = "operating system, AES-256-CTR", "seeded: not private"

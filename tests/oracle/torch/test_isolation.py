@@ -633,25 +633,31 @@ def test_a_huge_record_with_a_tiny_gradient_stays_within_the_clip(clip, length, 
     assert answer.any() == (length == 1e10)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("which", ["place", "parity", "company", "number"])
-def test_the_trial_notices_what_a_machine_may_do(which):
+def test_the_trial_notices_what_a_machine_may_do(which, dtype):
     """A record that is rounded differently at some places, at odd ones, beside large ones, or beside few."""
 
     def computed(inputs, targets, count):
         out = inputs.clone()
+        last = out[:, 2]
+        other = torch.nextafter(last, torch.full_like(last, torch.inf))
         if which == "place":
-            out[-1] += 1
+            last[-1] = other[-1]
         if which == "parity":
-            out[1::2] += 1
+            last[1::2] = other[1::2]
         if which == "company" and inputs.abs().max() > 1e3:
-            out += 1
+            last.copy_(other)
         if which == "number" and count < len(inputs):
-            out += 1
+            last.copy_(other)
         return [out]
 
     generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(32, 3, generator=generator)
+    rows = torch.randn(32, 3, generator=generator, dtype=dtype)
+    given = rows.clone()
     assert keeps_records_apart(lambda inputs, targets, count: [inputs * 2], rows, rows)
+    assert keeps_records_apart(lambda inputs, targets, count: [inputs], rows, rows)
+    assert torch.equal(rows, given)
     assert not keeps_records_apart(computed, rows, rows)
 
 

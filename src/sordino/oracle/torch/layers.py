@@ -57,12 +57,6 @@ def _rms_norm(layer: nn.RMSNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
     yield "weight", Written(), Pair(_added(_positions(e, axes) * _positions(x, axes), 1))
 
 
-def _group_norm(layer: nn.GroupNorm, a: Tensor, e: Tensor) -> Iterator[Entry]:
-    e, x = _channels(e.flatten(0, 1)), _normal_groups(layer, a.reshape(len(a), 1, layer.num_groups, -1))
-    yield "weight", Written(), Pair(_added(e * x.reshape(e.shape), 2))
-    yield "bias", Written(), Pair(_added(e, 2))
-
-
 def _instance_norm(layer: Instances, a: Tensor, e: Tensor) -> Iterator[Entry]:
     a, e = (_alone(each, _axes(layer)) for each in (a, e))
     x = nn.functional.group_norm(a, layer.num_features, None, None, layer.eps)
@@ -112,20 +106,6 @@ def _of_channels(layer: Channels, tensor: Tensor) -> Tensor:
     return _added(_positions(tensor, 1), 1)
 
 
-def _normal_groups(layer: nn.GroupNorm, groups: Tensor) -> Tensor:
-    """Every group, which lies on the last axis, with mean 0 and variance 1."""
-    return nn.functional.layer_norm(groups, groups.shape[-1:], None, None, layer.eps)
-
-
-def group_norm(layer: nn.GroupNorm, images: Tensor) -> Tensor:
-    """What the layer computes. The gradient of PyTorch's own function would be written out in two dozen operations."""
-    found = _normal_groups(layer, images.reshape(len(images), layer.num_groups, -1)).reshape(images.shape)
-    if layer.affine:
-        weight, bias = (part.view(-1, *[1] * (images.ndim - 2)) for part in (layer.weight, layer.bias))
-        found = torch.addcmul(bias, found, weight)
-    return found
-
-
 def _positions(tensor: Tensor, axes: int) -> Tensor:
     """(records, t, n), where the last `axes` of the tensor are the n numbers of a position; (records, n) for one."""
     records, n = len(tensor), math.prod(tensor.shape[-axes:])
@@ -166,7 +146,6 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.Embedding: _embedding,
     nn.LayerNorm: _layer_norm,
     nn.RMSNorm: _rms_norm,
-    nn.GroupNorm: _group_norm,
     nn.InstanceNorm1d: _instance_norm,
     nn.InstanceNorm2d: _instance_norm,
     nn.InstanceNorm3d: _instance_norm,
@@ -206,7 +185,7 @@ def takes_one(layer: nn.Module, given: Tensor) -> bool:
     if isinstance(layer, Instances):
         # by statistics of this record, not by those it keeps
         return layer.running_mean is None and (given.ndim == _axes(layer) - 1 or len(given) == 1)
-    return not isinstance(layer, nn.GroupNorm) or len(given) == 1
+    return True
 
 
 def rule_of(layer: nn.Module) -> Rule | None:

@@ -120,6 +120,7 @@ class TorchOracle:
         self._parts = torch.zeros(
             (self._blocks_at_once(), problem.dim), dtype=self._passes.dtype, device=self._passes.device
         )
+        _keep_freed_memory()
         self._books = [self._passes.books()]
         self._clippings: dict[tuple[Kind, ...], Clipping] = {}
         self._tried: set[tuple[int, tuple[str, ...]]] = set()
@@ -317,6 +318,15 @@ class TorchOracle:
                     f"parameters of shape {np.shape(point)} for a network of {self._problem.dim}: give one flat vector."
                 )
         return points
+
+
+def _keep_freed_memory() -> None:
+    """So that passes find the memory of those before: pages that went back to the system cost a tenth of a step.
+
+    glibc gives back what is beyond twice the largest block that it ever had from the system by itself and lost again,
+    32 MB at most.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8)
 
 
 def rows_of_pass(units: int, places: int = 1) -> tuple[int, int]:

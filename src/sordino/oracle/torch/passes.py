@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sordino.oracle.torch import kernels
 from sordino.oracle.torch.clipping import Entry, Notes
+from sordino.oracle.torch.group_norm import is_group_norm
 from sordino.oracle.torch.layers import Rule, known_parameters
 from sordino.oracle.torch.layout import Site, layout_of, made_up, refuse_mixing_of, used_parameters, words_of
 from sordino.oracle.torch.opening import open_layers
@@ -257,12 +258,14 @@ def _notices(model: nn.Module, apart: list[Place], unused: set[str], together: b
     owners = [
         (id(parameter), f"{name or 'the model'} ({type(layer).__name__})")
         for name, layer in model.named_modules()
+        # whose gradients a pass gives as they are wanted
+        if not is_group_norm(layer)
         for parameter in layer.parameters(recurse=False)
     ]
     notices = []
-    if apart:
-        own = {id(place.parameter) for place in apart}
-        told = ", ".join(dict.fromkeys(name for parameter, name in owners if parameter in own))
+    own = {id(place.parameter) for place in apart}
+    told = ", ".join(dict.fromkeys(name for parameter, name in owners if parameter in own))
+    if told:
         notices.append(
             f"these layers have no book-keeping rule, or are used in a way that has none: {told}. Their gradients are "
             "formed record by record with torch.func, which is slower and takes more memory."

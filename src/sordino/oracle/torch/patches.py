@@ -115,7 +115,7 @@ class Patches:
         narrow = out.shape[1] <= NARROW
         turned = work.scratch("turned", len(out), out.shape[2], out.shape[1]) if narrow else out
         for number, (left, right) in enumerate(_both(pair) for pair in pairs if not pair.shared):
-            seen, positions = self._seen(self._image(right), left.shape[2:]), left[0, 0].numel()
+            seen, positions = self._seen(self._image(right, work), left.shape[2:]), left[0, 0].numel()
             # one copy for all records: PyTorch's im2col sets its threads to work anew for every single one
             patches = work.scratch("patches", *seen.shape).copy_(seen)
             one, other = (each.reshape(records * groups, -1, positions) for each in (left, patches))
@@ -132,7 +132,12 @@ class Patches:
         between = [apart * step for apart, step in zip(self._stride, axes, strict=True)]
         return image.as_strided((*image.shape[:2], *self._kernel, *counts), (*first, *inside, *between))
 
-    def _image(self, right: Tensor) -> Tensor:
+    def _image(self, right: Tensor, work: Workspace) -> Tensor:
+        framed = self._fill == "constant" and any(self._margin)
+        return work.framed(right, self._margin) if framed else self._copied(right)
+
+    def _copied(self, right: Tensor) -> Tensor:
+        """With a margin of copies, or none."""
         return functional.pad(right, self._margin, mode=self._fill) if any(self._margin) else right
 
     def _length(self, pair: Pair) -> Tensor:
@@ -140,7 +145,7 @@ class Patches:
             return length_of_scaled_rows(pair)
         left, right = _both(pair)
         # zeros add nothing to it, a margin of copies does
-        image = right if self._fill == "constant" else self._image(right)
+        image = right if self._fill == "constant" else self._copied(right)
         return _length(left) * _length(image) * math.sqrt(math.prod(self._kernel))
 
 

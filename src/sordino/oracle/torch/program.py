@@ -22,6 +22,7 @@ from torch.fx.graph import CodeGen
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
+from sordino.oracle.torch import group_norm
 from sordino.oracle.torch.alignment import align
 from sordino.oracle.torch.draws import Draw, cut_out, is_random
 from sordino.oracle.torch.pooling import turn_images
@@ -176,9 +177,10 @@ def _plain_operations() -> Iterator[None]:
     """
 
     def refuse(function: Any) -> bool:
-        if function.vmap is not torch.autograd.Function.vmap:
+        own = function in (group_norm.Forward, group_norm.Backward)
+        if not own and function.vmap is not torch.autograd.Function.vmap:
             raise Untraceable("an autograd.Function of the model has a vmap rule of its own")
-        return False
+        return own
 
     functorch: Any = torch._C._functorch
     slow, fast = functorch._is_vmap_fallback_enabled(), torch.backends.mha.get_fastpath_enabled()

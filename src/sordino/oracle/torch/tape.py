@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sordino.oracle.torch.layers import group_norm, rule_of
+from sordino.oracle.torch.group_norm import group_norm, is_group_norm
+from sordino.oracle.torch.layers import rule_of
 from sordino.oracle.torch.recurrence import Recurrence
 
 
@@ -36,10 +37,11 @@ class Tape:
         for layer in model.modules():
             own = layer.parameters(recurse=False)
             # a forward of this one layer's own may compute anything
-            known = rule_of(layer) is not None and "forward" not in vars(layer)
-            if known and isinstance(layer, nn.GroupNorm):
-                layer.forward = partial(group_norm, layer)  # type: ignore[method-assign]
-            if known and any(parameter.requires_grad for parameter in own):
+            if "forward" in vars(layer):
+                continue
+            if is_group_norm(layer):
+                layer.forward = partial(group_norm, layer)
+            if rule_of(layer) is not None and any(parameter.requires_grad for parameter in own):
                 # in place of a hook, which would take the slower way through nn.Module
                 if isinstance(layer, Recurrence):
                     layer.forward = partial(self._unrolled, layer, layer.forward)  # type: ignore[method-assign]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from sordino.oracle.torch import alignment
 
@@ -30,6 +31,7 @@ class Workspace:
         self.trying = False
         self.bits: list[Tensor] = []
         self._scratch: dict[tuple[str, torch.dtype], Tensor] = {}
+        self._frames: dict[tuple[torch.Size, tuple[int, ...]], tuple[Tensor, Tensor]] = {}
 
     def take(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Uninitialised, and nobody else's."""
@@ -41,6 +43,21 @@ class Workspace:
         if key not in self._scratch or self._scratch[key].numel() < size:
             self._scratch[key] = torch.empty(size, dtype=key[1], device=self.device)
         return self._scratch[key][:size].view(shape)
+
+    def framed(self, image: Tensor, margin: tuple[int, ...]) -> Tensor:
+        """A copy with zeros around it, which are written once; a margin as functional.pad wants it.
+
+        The caller's until somebody asks for one of the same shape.
+        """
+        key = (image.shape, margin)
+        if key not in self._frames:
+            framed = inside = functional.pad(torch.zeros_like(image), margin)
+            for axis, before in enumerate(margin[::2], 1):
+                inside = inside.narrow(-axis, before, image.shape[-axis])
+            self._frames[key] = framed, inside
+        framed, inside = self._frames[key]
+        inside.copy_(image)
+        return framed
 
     def note_bits(self, records: int) -> Tensor:
         """Where to note them, one number per record."""
