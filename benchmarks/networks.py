@@ -48,6 +48,7 @@ BESIDE: list[tuple[str, int, float | None, tuple[int, ...]]] = [
 
 RECURSIONS = [("mlp", 128, 1.2), ("mlp", 512, 1.2), ("cnn", 256, 1.3)]
 ADAPTIVE = [("mlp", 128, 1.4), ("mlp", 512, 1.15)]
+PARTS = [("mlp", 128), ("mlp", 512), ("resnet", 32), ("transformer", 32)]
 MEMORY = [("mlp", 128, 1.15), ("cnn", 256, 1.15), ("resnet", 32, 1.25), ("transformer", 32, 1.25)]
 
 
@@ -102,6 +103,44 @@ def private_step(model: Any, X: Any, y: Any, size: int, kind: str) -> Callable[[
     return step
 
 
+def private_parts(model: Any, X: Any, y: Any, size: int) -> dict[str, Callable[[], Any]]:
+    """What a private step consists of, each by itself: then caches hold what in a step they do not."""
+    from torch import nn
+
+    from sordino.oracle.query import Gradient
+    from sordino.oracle.sampling import FixedSize
+    from sordino.oracle.torch import TorchOracle, network_problem, parameter_vector
+    from sordino.privacy import ledger_context
+    from sordino.privacy.noise import GaussianNoise
+    from sordino.privacy.randomness import Randomness
+
+    warnings.simplefilter("ignore")
+    problem = network_problem(model, len(X))
+    oracle = TorchOracle(model, nn.CrossEntropyLoss(reduction="none"), (X, y), problem, chunk=size)
+    noise, randomness, at = GaussianNoise.at(1.0, 2.0, problem.dim), Randomness.system(), parameter_vector(model)
+    total, moved = parameter_vector(model), parameter_vector(model)
+
+    def draw() -> Any:
+        return oracle.draw(FixedSize(size), randomness)
+
+    def add_noise() -> None:
+        with ledger_context.releasing():
+            noise.perturb(total, randomness)
+
+    def move() -> None:
+        nonlocal moved
+        moved *= -0.01 / size
+        moved += at
+
+    batch = draw()
+    return {
+        "batch": draw,
+        "clipped sum": lambda: oracle._answer(Gradient(at, 1.0, batch)),
+        "noise": add_noise,
+        "move": move,
+    }
+
+
 def private_run(model: Any, X: Any, y: Any, size: int, steps: int) -> Callable[[], None]:
     """So many steps of DP-Adam, as a run takes them."""
     from torch import nn
@@ -149,6 +188,20 @@ def interleaved(steps: dict[str, Callable[[], None]]) -> dict[str, Any]:
         name: {"seconds": each[""]} | {f"{clock}ratio": each[clock] / first[clock] for clock in clocks}
         for name, each in least.items()
     }
+
+
+def parts(name: str, size: int, threads: int) -> dict[str, Any]:
+    """A plain step, a private one, and what that consists of."""
+    import torch
+    from _networks import NETWORKS
+
+    torch.set_num_threads(threads)
+    model, (X, y) = NETWORKS[name].build(), NETWORKS[name].data(RECORDS)
+    steps = {
+        "plain": plain_step(copy.deepcopy(model), X, y, size, 1),
+        "private": private_step(copy.deepcopy(model), X, y, size, "gradient"),
+    }
+    return interleaved({**steps, **private_parts(model, X, y, size)})
 
 
 def recursion(name: str, size: int, threads: int) -> dict[str, Any]:
@@ -293,6 +346,10 @@ def main() -> None:
             found = run("adaptive", name, str(size), str(threads), threads=threads)
             row = f"{name} DP-Adam B={size}, {_threads(threads)}", _told(found), f"<= {limit}"
             note(f"{name}, DP-Adam, B={size}, {_threads(threads)}", found, row)
+    for name, size in PARTS:
+        found = run("parts", name, str(size), "1")
+        told = ", ".join(f"{part} {each['cpu_ratio']:.2f}" for part, each in list(found.items())[2:])
+        note(f"{name}, parts, B={size}, 1 thread", found, (f"{name} B={size}, parts, 1 thread", told, "-"))
     for name, size, limit in MEMORY:
         memory = {which: run("peak", name, str(size), which)["megabytes"] for which in ("plain", "private")}
         row = f"{name} B={size}, peak memory", f"{memory['private'] / memory['plain']:.2f}", f"<= {limit}"
@@ -316,6 +373,8 @@ if __name__ == "__main__":
             print(json.dumps(recursion(name, int(size), int(threads))))
         case ["adaptive", name, size, threads]:
             print(json.dumps(adaptive(name, int(size), int(threads))))
+        case ["parts", name, size, threads]:
+            print(json.dumps(parts(name, int(size), int(threads))))
         case ["peak", name, size, which]:
             print(json.dumps(peak(name, int(size), which)))
         case _:

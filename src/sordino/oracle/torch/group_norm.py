@@ -7,7 +7,7 @@ PyTorch's rules for many records would write them out in two dozen operations.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 aten = torch.ops.aten
 
 
-def is_group_norm(layer: nn.Module) -> bool:
+def is_group_norm(layer: nn.Module) -> TypeGuard[nn.GroupNorm]:
     return isinstance(layer, nn.GroupNorm) and type(layer).forward is nn.GroupNorm.forward
 
 
@@ -24,7 +24,7 @@ def group_norm(layer: nn.GroupNorm, images: Tensor) -> Tensor:
     one, zero = (torch.full((layer.num_channels,), k, dtype=images.dtype, device=images.device) for k in (1.0, 0.0))
     weight, bias = one if layer.weight is None else layer.weight, zero if layer.bias is None else layer.bias
     x = images.reshape(*images.shape[:2], -1)
-    found: Tensor = Forward.apply(x, weight, bias, layer.num_groups, layer.eps)[0]
+    found: Tensor = Forward.apply(x, weight, bias, layer.num_groups, layer.eps)[0]  # type: ignore[no-untyped-call]
     return found.view(images.shape)
 
 
@@ -43,7 +43,7 @@ class Forward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, e: Tensor, *_: Tensor) -> Any:
-        return *Backward.apply(e, *ctx.saved_tensors, ctx.groups), None, None
+        return *Backward.apply(e, *ctx.saved_tensors, ctx.groups), None, None  # type: ignore[no-untyped-call]
 
     @staticmethod
     def vmap(info: Any, axes: tuple[int | None, ...], x: Tensor, *more: Any) -> Any:

@@ -40,7 +40,7 @@ class Tape:
             if "forward" in vars(layer):
                 continue
             if is_group_norm(layer):
-                layer.forward = partial(group_norm, layer)
+                layer.forward = partial(group_norm, layer)  # type: ignore[method-assign]
             if rule_of(layer) is not None and any(parameter.requires_grad for parameter in own):
                 # in place of a hook, which would take the slower way through nn.Module
                 if isinstance(layer, Recurrence):
