@@ -44,7 +44,7 @@ def test_gradients_of_groups_and_convolutions_are_single_operations_on_what_is_t
     (X, y), model = nets.NETWORKS["group norm, no weights"].data(), nets.NETWORKS["group norm, no weights"].model()
     nodes = Passes(model, nets.CROSS_ENTROPY, (X[:1], y[:1]), 16).program._module.graph.nodes
     calls = [node.target for node in nodes]
-    assert calls.count(aten.native_layer_norm.default) == calls.count(aten.native_layer_norm_backward.default) == 1
+    assert calls.count(aten.native_group_norm.default) == calls.count(aten.native_group_norm_backward.default) == 1
     (backward,) = (node for node in nodes if node.target is aten.convolution_backward.default)
     # the input of the second convolution, where a ReLU has written it
     assert "clamp_min" in backward.args[1].args[0].name
