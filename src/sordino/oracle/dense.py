@@ -264,7 +264,8 @@ def _norms(X: NDArray[Any]) -> Array:
 
 
 def _squares_in_numpy(rows: NDArray[Any]) -> Array:
-    return squared_lengths(rows.astype(np.float64, copy=False))
+    # not `squared_lengths`: this order of additions is the kernel's too, and how many rows there are decides who adds
+    return np.asarray(np.square(rows, dtype=np.float64).sum(axis=1))
 
 
 def _compiled_squares(rows: NDArray[Any]) -> Array:

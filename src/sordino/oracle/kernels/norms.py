@@ -41,7 +41,7 @@ def row_norms(values: NDArray[Any], starts: NDArray[Any], first: int, last: int,
 
 
 def row_squares(X: NDArray[Any], squares: Array) -> None:
-    """|x|^2 of every row of a matrix in C order, to the last bit that of `row_by_row.squared_lengths`."""
+    """|x|^2 of every row of a matrix in C order, to the last bit that of `np.square(X).sum(axis=1)` in doubles."""
     parts, depth = _parts(X.shape[1]), X.shape[1].bit_length()
     add_squares(X, np.array(parts, dtype=np.intp).reshape(-1, 2), np.empty(depth + 1), squares)
 
