@@ -171,10 +171,15 @@ def test_sums_are_opened_in_turn_and_as_many_as_were_planned():
         asked(oracle, plan, noise, sampling.at(t))
         with pytest.raises(ValueError, match="does not account for"):
             asked(oracle, plan, noise, sampling.at(t))
-    # noise that another run began is no way to more of them
-    for again in (noise, plan.planned.noise.begin()):
-        with pytest.raises(ValueError, match=r"have been released|does not account for"):
+    # noise that another run began is no way to more of them, nor noise of another scale that is as private
+    planned = plan.planned.noise
+    twice = replace(planned, sensitivity=2 * planned.sensitivity, std=2 * planned.std)
+    for again in (noise, planned.begin(), twice.begin(), planned, twice):
+        with pytest.raises(ValueError, match="does not account for"):
             asked(oracle, plan, again, sampling.at(plan.planned.steps))
+    for early in (twice.begin(), planned):
+        with pytest.raises(ValueError, match="does not account for"):
+            asked(opened(plan), plan, early, sampling)
     other = replace(plan.planned.noise, std=plan.planned.noise.std / 2).begin()
     with pytest.raises(ValueError, match="does not account for"):
         asked(opened(plan), plan, other, sampling)

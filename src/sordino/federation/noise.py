@@ -48,8 +48,8 @@ from sordino.privacy.randomness import Randomness
 SMALLEST_SCALE = 2.0
 """Below two steps the sum of discrete Gaussians is not close to one."""
 
-LARGEST_SCALE = 2.0**38
-"""Of remembered noise: what is taken back is then exact in doubles to a small part of a step."""
+LARGEST_SCALE = 2.0**36
+"""Of remembered noise: taken back, it is exact in doubles to a part of a step, for which the proof has room."""
 
 _UP, _DOWN = 1 + 2.0**-50, 1 - 2.0**-50  # outweigh the rounding of the few operations of one formula
 _MARGIN = 1 + 2.0**-40

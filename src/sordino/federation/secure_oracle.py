@@ -15,7 +15,7 @@ from sordino.federation.party import Party, RecordHolder, SumQuery, query_batch,
 from sordino.oracle.allowed import allow
 from sordino.oracle.query import Difference, Gradient, Recursion, StepQuery
 from sordino.oracle.sampling import Batch, FixedSize, FullBatch, InOrder, Poisson, Sampling
-from sordino.privacy.correlated_noise import NoiseOfRun
+from sordino.privacy.correlated_noise import CorrelatedNoise, NoiseOfRun
 from sordino.privacy.events import flatten
 from sordino.privacy.noise import Noise
 from sordino.privacy.randomness import Randomness, Stream
@@ -110,15 +110,21 @@ class SecureOracle:
                 raise ValueError("a batch serves one release: draw it with this oracle's draw, once for every sum.")
             event = drawn.sampling.event(noise.event, n)
         (leaf,) = flatten(event)[0]
-        of_run = isinstance(noise, NoiseOfRun)
-        turn = self._plan.planned.sampling.at(self._opened)
-        in_turn = not of_run or (drawn is not None and drawn.sampling == turn)
+        planned = self._plan.planned
+        # a run with correlated noise is accounted for as a whole: these very sums, in their order
+        of_run = isinstance(planned.noise, CorrelatedNoise)
+        in_turn = not of_run or (
+            isinstance(noise, NoiseOfRun)
+            and noise.noise == planned.noise
+            and self._opened < planned.steps
+            and drawn is not None
+            and drawn.sampling == planned.sampling.at(self._opened)
+        )
         if self._left[leaf] < 1 or not in_turn:
             raise ValueError(
                 f"{type(self._plan.method).__name__} asks for a sum that its plan does not account for; nothing was "
                 "opened. Run the method, the problem and the budget that were agreed on."
             )
-        # a run with correlated noise is accounted for as a whole, and its noise knows how many sums that are
         self._left[leaf] -= not of_run
         self._opened += 1
         if drawn is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sordino.federation.member_folder import MemberFolder
 from sordino.federation.record import LOCK, RecordSummary, is_locked, journal_of, read_record
+from sordino.federation.unopened import UnopenedContribution
 from sordino.privacy.accountants import guarantee
 
 
@@ -22,7 +23,7 @@ class Status:
     running: bool
     """Whether a process runs the party now."""
     goes_on: bool = True
-    """Whether a run of this plan can be taken up again."""
+    """Whether what was begun can be taken up again."""
 
     @property
     def opened(self) -> int:
@@ -43,8 +44,7 @@ class Status:
             return f"stopped: {self.summary.stopped}"
         if not self.summary.sessions:
             return "not begun"
-        ended = self.summary.events and not self.goes_on
-        return "cut off; agree on another plan" if ended else "cut off; run goes on from here"
+        return "cut off; run goes on from here" if self.goes_on else "cut off; agree on another plan"
 
 
 def status_of(member_folder: MemberFolder) -> Status:
@@ -62,5 +62,6 @@ def status_of(member_folder: MemberFolder) -> Status:
         if number != member_folder.number
     }
     planned = sum(count for _, _, count in plan.planned.sums)
-    locked = is_locked(member_folder.identity.folder / LOCK)
-    return Status(member_folder.name, summary, planned, epsilon, peers, locked, plan.goes_on)
+    folder = member_folder.identity.folder
+    goes_on = plan.goes_on or not (summary.events or UnopenedContribution(folder).kept)
+    return Status(member_folder.name, summary, planned, epsilon, peers, is_locked(folder / LOCK), goes_on)

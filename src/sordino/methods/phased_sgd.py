@@ -9,9 +9,10 @@ measured beside one epoch of noisy SGD and did not win; `DPSGD(sampling="in_orde
 
 Privacy (replace-one).  With eta_i <= 2/beta a step of a convex loss and penalty takes no two points further apart. Two
 runs agree until the record that was replaced, whose batch B moves u by at most 2 L eta_i/|B|, and stay that near to the
-phase's end: Delta_i = 2 L eta_i / min |B|. A record is in one phase alone, and the phases after it look at w_i and at
-records that both have. So the whole run is as private as its worst phase, and not as all of them: one Gaussian release
-of multiplier z. Under add/remove one record more moves all that stand behind it to other batches: refused.
+phase's end: Delta_i = 2 L eta_i / min |B|, and what rounding adds in doubles (`_rounding`). A record is in one phase
+alone, and the phases after it look at w_i and at records that both have. So the whole run is as private as its worst
+phase, and not as all of them: one Gaussian release of multiplier z. Under add/remove one record more moves all that
+stand behind it to other batches: refused.
 
 The first step (own): the excess is at most  D^2/(2 eta_1 T_1) + (2/3) L^2 eta_1 + 32 d L^2 eta_1/(m^2 mu^2 T_1),  for
 |w*| <= D, T_1 steps in the first phase and a budget of mu in Gaussian differential privacy: the distance that a phase
@@ -59,6 +60,8 @@ class Phase:
     steps: int
     step_size: float
     noise: GaussianNoise
+    begins: float
+    """At most so far from zero, by which rounding is reckoned."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +113,13 @@ class PhasedSGD:
             )
 
         def plan_at(z: float) -> PhasedSGDPlan:
-            phases = []
+            phases, begins = [], eta * L * counts[0]
             for i, (T, length) in enumerate(zip(counts, lengths, strict=True)):
                 eta_i = eta / 4**i
-                # a hair more, for steps that round; the smallest batch of a phase has length // T records
-                Delta = 2 * L * eta_i / (length // T) * (1 + 1e-12)
-                phases.append(Phase(ends[i], ends[i + 1], T, eta_i, GaussianNoise.at(z, Delta, d)))
+                # the smallest batch of a phase has length // T records
+                Delta = 2 * L * eta_i / (length // T) + _rounding(T, length // T, d, begins, eta_i * L)
+                phases.append(Phase(ends[i], ends[i + 1], T, eta_i, GaussianNoise.at(z, Delta, d), begins))
+                begins += eta_i * L * T + 10 * phases[-1].noise.std * math.sqrt(d)
             return PhasedSGDPlan(tuple(phases))
 
         return plan_at(calibrate(lambda z: plan_at(z).event, budget))
@@ -131,6 +135,12 @@ class PhasedSGD:
         n, w = problem.records, problem.start() if start is None else start
         taken = steps(sum(phase.steps for phase in plan.phases))
         for phase in plan.phases:
+            # w was released, in thought, so that this tells nothing new
+            if not float(np.linalg.norm(w, axis=-1).max()) <= phase.begins:
+                raise ValueError(
+                    "the weights are further from zero than steps and noise were planned to take them: begin nearer to "
+                    "zero, or with longer steps."
+                )
             places = np.arange(phase.first, phase.last, dtype=np.intp)
             for batch in np.array_split(places, phase.steps):
                 next(taken)
@@ -167,3 +177,8 @@ class PhasedSGD:
         mu, D = gaussian_allowance(problem.dim, budget), expected_radius(problem, self.radius)
         each = 2 / 3 + 32 * problem.dim / (m**2 * mu**2 * T)
         return min(D / (L * math.sqrt(2 * T * each)), 1 / beta)
+
+
+def _rounding(steps: int, batch: int, dim: int, begins: float, longest: float) -> float:
+    """How far apart rounding alone may take two runs: scores of dim, slopes of a batch and weights, in every step."""
+    return steps * 2.0**-49 * (dim * (begins + steps * longest) + (batch + dim) * longest)

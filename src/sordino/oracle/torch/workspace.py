@@ -31,7 +31,7 @@ class Workspace:
         self.trying = False
         self.bits: list[Tensor] = []
         self._scratch: dict[tuple[str, torch.dtype], Tensor] = {}
-        self._frames: dict[tuple[torch.Size, tuple[int, ...]], tuple[Tensor, Tensor]] = {}
+        self._frames: dict[tuple[torch.Size, torch.dtype, tuple[int, ...]], tuple[Tensor, Tensor]] = {}
 
     def take(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Uninitialised, and nobody else's."""
@@ -49,7 +49,7 @@ class Workspace:
 
         The caller's until somebody asks for one of the same shape.
         """
-        key = (image.shape, margin)
+        key = (image.shape, image.dtype, margin)
         if key not in self._frames:
             framed = inside = functional.pad(torch.zeros_like(image), margin)
             for axis, before in enumerate(margin[::2], 1):
