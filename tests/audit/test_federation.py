@@ -52,11 +52,11 @@ def left_to_colluders(trust, shared, pull, seed):
         oracle = linear_oracle(X, y, problem, Rows(1.0), Relation.REPLACE_ONE)
         holder = RecordHolder(oracle, Randomness.seeded(seed + owner))
         total += holder.part(Gradient(np.zeros((RUNS, 1)), 1.0), shared, "owner")
-    stream = Randomness.seeded(seed + 100).noise
+    randomness = Randomness.seeded(seed + 100)
     for _ in range(len(trust.makers) - trust.colluders):
-        total += shared.share(total.shape, stream)
+        total += shared.next(total.shape, randomness)
     if shared.joint is not None:
-        total += shared.joint.draw(total.shape, stream)
+        total += shared.joint.draw(total.shape, randomness.noise)
     return (total * shared.step).ravel()
 
 

@@ -153,9 +153,9 @@ def left_to_colluders(trust, shared, unit, pull, seed, runs=120_000):
         oracle = linear_oracle(X, y, here, Rows(1.0), Relation.REPLACE_ONE, persons)
         holder = RecordHolder(oracle, Randomness.seeded(seed + owner))
         total += holder.part(Gradient(np.zeros((runs, 1)), 1.0), shared, "owner")
-    stream = Randomness.seeded(seed + 100).noise
+    randomness = Randomness.seeded(seed + 100)
     for _ in range(len(trust.makers) - trust.colluders):
-        total += shared.share(total.shape, stream)
+        total += shared.next(total.shape, randomness)
     return (total * shared.step).ravel()
 
 
