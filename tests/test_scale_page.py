@@ -30,7 +30,9 @@ def test_the_page_is_the_one_that_the_script_writes(scaling: Any) -> None:
 def test_the_constants_are_those_of_the_points(scaling: Any) -> None:
     figures = json.loads((ROOT / "benchmarks" / "results" / "scaling.json").read_text())
     for name, model in scaling.analysed(figures["points"])["models"].items():
-        assert model["constants"] == pytest.approx(figures["models"][name]["constants"], rel=1e-6, abs=1e-12)
+        kept = figures["models"][name]["constants"]
+        # a constant of nothing is what rounding leaves of the others, on another processor something else
+        assert model["constants"] == pytest.approx(kept, rel=1e-6, abs=1e-9 * max(kept))
 
 
 def test_what_is_left_out_has_no_say(scaling: Any) -> None:
