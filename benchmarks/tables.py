@@ -189,12 +189,12 @@ def wanted(column: str, split_of: Table, rounds: int) -> bool:
     if column == "not private":
         return rounds < (1 if split_of.fixed else 5)
     if column in GRID:
-        return not huge and rounds < (2 if large else 10)
+        return not huge and rounds < (4 if large else 20)
     if column in NETWORKS:
         return rounds < (2 if large else 5)
     if huge:
         return column == "descent" and rounds < 1
-    return rounds < (3 if large else 10)
+    return rounds < (5 if large else 20)
 
 
 # --- How it is judged ---
