@@ -158,7 +158,7 @@ def test_the_digest_sees_values_names_and_order_and_not_the_format():
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("get", "adult"), "is built from adult.data and adult.test, which you download yourself"),
+        (("get", "adult"), "download adult.data and adult.test (UCI Adult), then `sordino data get adult --from"),
         (("get", "iris"), "there is no data set 'iris'"),
         (("get", "rcv1"), "rcv1 cannot be built here"),
         (("get", "adult", "--from", "nowhere"), "nowhere does not exist"),
@@ -172,13 +172,17 @@ def test_what_is_missing_is_a_sentence(arguments, told, tmp_path, monkeypatch):
     assert told in done.stderr
 
 
-def test_the_list_says_what_is_here(expected, tmp_path):
+def test_the_list_says_what_is_here_and_how_to_have_the_rest(expected, tmp_path):
     get("bank", tmp_path, [expected("bank")])
-    done = CliRunner().invoke(app, ["data", "list", "--data", str(tmp_path)], env={"COLUMNS": "250"})
-    (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == ["bank"]]
-    assert line.split()[1] == "here"
-    # a narrow terminal breaks the line
-    assert "CC BY" in line
+    done = CliRunner().invoke(app, ["data", "list", "--data", str(tmp_path)], env={"COLUMNS": "80"})
+    lines = [line.rstrip() for line in done.stdout.splitlines()]
+    assert "bank: here" in lines
+    assert "mnist: missing" in lines
+    ways = " ".join(lines[lines.index("mnist: missing") :])
+    assert "`sordino data get mnist` (OpenML: mnist_784)" in ways
+    # the other way, over several lines
+    assert "or " in ways
+    assert "t10k-labels-idx1-ubyte" in ways
 
 
 def test_openml_gives_the_same_as_the_files(monkeypatch):

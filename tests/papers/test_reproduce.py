@@ -168,6 +168,8 @@ def test_only_some_cells_with_what_they_need(made, tmp_path):
     assert "whole" not in text
     assert "whole" in reproduce(PIECE, None, tmp_path, only=["mnist"], tell=lambda line: None).read_text()
     assert made.ran == ["one", "last", "mnist"]
+    alone = reproduction._asked(dict.fromkeys(("mnist", "mnist, one"), Cell(dict)), ["MNIST"])
+    assert list(alone) == ["mnist"]
     with pytest.raises(ValueError, match="no cell has 'iris' in its name: they are called adult, one; mnist; last"):
         reproduce(PIECE, None, tmp_path, only=["iris"])
 
@@ -233,6 +235,9 @@ def test_the_list_names_every_paper_and_what_is_missing(tmp_path):
     assert done.exit_code == 0
     assert all(title.split(":")[0] in done.output for title in PAPERS.values())
     assert "mnist (missing)" in done.output
+    assert "mnist is missing: `sordino data get mnist` (OpenML: mnist_784)." in done.output
+    assert "bank is missing: download bank-full.csv (UCI Bank Marketing), then `sordino data get bank" in done.output
+    assert "rcv1 is missing: it cannot be built here" in done.output
     assert "cells of" in done.output
 
 

@@ -16,24 +16,15 @@ app = typer.Typer(help="The data sets of the five papers: what there is, and how
 @app.command("list")
 def list_(data: Data = None) -> None:
     """Every data set: where it comes from, under which licence, and whether it is here."""
-    from sordino.datasets.sources import DATA_SETS, folder, missing
+    from sordino.datasets.sources import DATA_SETS, folder, missing, ways
 
     where = folder(data)
-    rows = [
-        (
-            name,
-            "missing" if missing(name, where) else "here",
-            one.where,
-            " and ".join(one.takes),
-            one.route,
-            one.licence,
-            one.preparation,
-        )
-        for name, one in DATA_SETS.items()
-    ]
-    heads = ("", "", "from", "files to download", "or from", "licence", "preparation")
-    show_table(f"Data sets, as {where} has them", heads, rows)
-    say("Build one:  sordino data get adult --from FOLDER")
+    say(f"Data sets, as {where} has them", style="bold")
+    for name, one in DATA_SETS.items():
+        first, *others = ways(name)
+        rows = [("how", first), *(("or", other) for other in others)]
+        rows += [("prepared", one.preparation), ("licence", one.licence)]
+        show_table(f"{name}: {'missing' if missing(name, where) else 'here'}", ("", ""), rows)
 
 
 @app.command()

@@ -20,7 +20,7 @@ def reproduce(
     name: Annotated[str | None, typer.Argument(help="table4, figure1, ..; all of the paper's if left out.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few cells and runs: minutes for all five papers.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Cells with this in their name; repeat it for several.")
+        list[str] | None, typer.Option(help="The cell of this name, or those with it in theirs; repeat it for several.")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Run cells that are there already.")] = False,
     missing: Annotated[
@@ -62,35 +62,42 @@ def reproduce(
 
 
 def _list(where: Path) -> None:
+    from sordino.datasets.sources import missing, ways
     from sordino.papers.catalogue import PAPERS, PIECES
 
     for paper, title in PAPERS.items():
         rows = [row for piece in PIECES if piece.paper == paper for row in _rows(piece, where)]
         show_table(f"{paper}  {title}", ("", "what", "needs", "takes", "committed"), rows)
-    say("Run one:        sordino reproduce 002 table4 [--quick] [--only adult]")
+    say("Run one:                    sordino reproduce 002 table4 [--quick] [--only adult]")
     say("Or a little of everything:  sordino reproduce --quick")
     say(f"Data sets are looked for in {where} (--data, SORDINO_DATA); `sordino data list` says how to have them.")
+    for name in dict.fromkeys(name for piece in PIECES for name in piece.data if missing(name, where)):
+        say(f"{name} is missing: {ways(name)[0]}.")
 
 
 def _rows(piece: Piece, where: Path) -> list[tuple[str, ...]]:
     from sordino.datasets.sources import missing
     from sordino.papers.reproduction import kept
 
+    first, *others = piece.names
+    along = [(name, f"with {first}", "", "", "") for name in others]
     if not piece.module:
-        return [(name, piece.what, "", "", f"none: {piece.why_not}") for name in piece.names]
+        return [(first, f"{piece.what}: not measured, {piece.why_not}", "", "", ""), *along]
     file = kept(piece)
     lacking = [name for name in piece.data if missing(name, where)]
-    needs = ", ".join(f"{name} (missing)" if name in lacking else name for name in piece.data) or "nothing"
+    needs = "\n".join(f"{name} (missing)" if name in lacking else name for name in piece.data) or "nothing"
     takes, stands = "", "nothing yet"
     if file is not None:
         known = [cell["seconds"] for cell in file["cells"].values()]
         timed = [seconds for seconds in known if seconds is not None]
         least = "" if len(timed) == len(known) else "more than "
-        takes = f"{least}{sum(timed) / 60:.3g} min" if timed else "not recorded"
+        takes = f"{least}{_shown(sum(timed))}" if timed else "not recorded"
         dates = sorted({cell["date"] for cell in file["cells"].values()})
         commits = sorted({cell["commit"][:8] for cell in file["cells"].values()})
         several = commits[0] if len(commits) == 1 else f"{len(commits)} commits"
         stands = f"{len(known)} cells of {' to '.join(dates[:: max(1, len(dates) - 1)])} ({several})"
-    first, *others = piece.names
-    along = [(name, f"with {first}", "", "", "") for name in others]
     return [(first, piece.what, needs, takes, stands), *along]
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -43,7 +43,7 @@ class DataSet:
     build: Callable[[Mapping[str, Path]], Built] | None = None
     """From those files; none where nobody can build it from what is public."""
     online: Callable[[], Built] | None = None
-    """From a registry, where that is possible."""
+    """From a registry, where that is possible too."""
     route: str = ""
     """Its name."""
 
@@ -68,22 +68,26 @@ def missing(name: str, where: Path) -> list[str]:
     return [file for file in named(name).files if not (where / file).is_file()]
 
 
+def ways(name: str) -> tuple[str, ...]:
+    """What to do for a set, one sentence for each way to have it; the shortest first."""
+    one = named(name)
+    if one.build is None:
+        return (f"it cannot be built here: {one.where}",)
+    files = f"download {' and '.join(one.takes)} ({one.where}), then `sordino data get {name} --from FOLDER`"
+    return (files,) if one.online is None else (f"`sordino data get {name}` ({one.route})", files)
+
+
 def get(name: str, where: Path, downloaded: Iterable[Path] = ()) -> list[Path]:
     """Build a set's files; a sentence where what they are built from is missing, or is something else."""
     one, given = named(name), list(downloaded)
+    if one.build is None:
+        raise ValueError(f"{name} cannot be built here: {one.where}.")
     if given:
-        if one.build is None:
-            raise ValueError(f"{name} cannot be built from files: {one.where}.")
         built = one.build(_found(name, one, given))
     elif one.online is not None:
         built = one.online()
-    elif one.build is None:
-        raise ValueError(f"{name} cannot be built here: {one.where}.")
     else:
-        raise FileNotFoundError(
-            f"{name} is built from {' and '.join(one.takes)}, which you download yourself ({one.where}): then `sordino "
-            f"data get {name} --from FOLDER`."
-        )
+        raise FileNotFoundError(f"{name} is in no registry that this program knows: {ways(name)[0]}.")
     for file, columns in built.items():
         if digest(columns) != one.files[file]:
             raise ValueError(
@@ -503,7 +507,7 @@ DATA_SETS = {
             "rcv1_subset_test.npz": "65984368d8e61b0fcaee4f8d93f25620adfd80b87ef58d7a97bcd5cf9e21de85",
         },
         (),
-        "it is made of the five topic subsets of RCV1-v2 (Lewis et al. 2004), by steps that this program lacks",
+        "the five topic subsets of RCV1-v2 (Lewis et al. 2004) go through steps that this program lacks",
         _NONE,
         "Labels by topic as in LIBSVM's rcv1.binary, equal documents kept once.",
     ),

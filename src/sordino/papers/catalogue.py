@@ -61,8 +61,13 @@ PIECES = (
         "curvature_002",
         ("graduate_admission", "sonar", "boston_housing", "swedish_motor", "adult"),
     ),
-    Piece("002", ("table3",), "a description of the data sets", why_not="its numbers are in `sordino data list`"),
-    Piece("002", ("table4", "figure2"), "accuracy of private regression", "table4_002", ("adult", "mnist", "rcv1")),
+    Piece(
+        "002",
+        ("table4", "figure2", "table3"),
+        "accuracy of private regression; sizes of the data sets",
+        "table4_002",
+        ("adult", "mnist", "rcv1"),
+    ),
     Piece("003", ("slopes",), "excess population loss against n (the paper has no experiments)", "slopes_003"),
     Piece("004", ("table1",), "utility and gradients of private nonconvex methods", "rates_004"),
     Piece(

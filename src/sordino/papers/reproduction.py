@@ -60,8 +60,8 @@ def reproduce(
 ) -> Path:
     """The page, in Markdown; beside it the same in HTML, the figures and the numbers.
 
-    `only`: cells whose name has one of these in it, with whatever they need. `again` runs what is there already;
-    `missing` leaves it as it is, whichever commit it is of.
+    `only`: cells of these names, or with these in their names, and whatever they need. `again` runs what is there
+    already; `missing` leaves it as it is, whichever commit it is of.
     """
     known_before = cells_of(kept(piece))
     cells = _asked(piece.experiment.cells(require_data(piece, folder), quick), only)
@@ -158,11 +158,16 @@ def differences(before: Any, after: Any, where: str = "") -> list[str]:
 def _asked(cells: dict[str, Cell], only: Sequence[str]) -> dict[str, Cell]:
     if not only:
         return cells
-    asked = {name for name in cells if any(word.lower() in name.lower() for word in only)}
+    asked = {name for word in only for name in _meant(word.lower(), cells)}
     if not asked:
         raise ValueError(f"no cell has {' or '.join(map(repr, only))} in its name: they are called {_some(cells)}.")
     needed = asked | {need for name in asked for need in cells[name].needs}
     return {name: cell for name, cell in cells.items() if name in needed}
+
+
+def _meant(word: str, cells: Iterable[str]) -> list[str]:
+    """The cell of this name, or those that have it in theirs."""
+    return [name for name in cells if name.lower() == word] or [name for name in cells if word in name.lower()]
 
 
 def _some(names: Iterable[str]) -> str:

@@ -60,6 +60,8 @@ RUNS, BASELINE_RUNS = 100, 10
 HERE = Path(__file__).parent
 EPSILONS, DELTA = (0.1, 0.5, 1.0, 2.0), 1e-3
 BATCH = 50
+TIMED_STEPS = 5000
+"""Of the baseline."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def baseline(task: ErmTask, sigma: float, runs: int) -> dict[str, Any]:
     return {"steps": T, "runs": runs, "noise": sigma, "error": float(errors.mean()), "standard error": spread}
 
 
-def seconds_per_step(task: ErmTask) -> float:
+def seconds_per_step(task: ErmTask, steps: int) -> float:
     """Of one baseline run."""
 
     def run(steps: int) -> float:
@@ -221,12 +223,12 @@ def seconds_per_step(task: ErmTask) -> float:
         return time.process_time() - began
 
     run(10)
-    return run(5000) / 5000
+    return run(steps) / steps
 
 
-def facts(source: TableSource, data: tuple[np.ndarray, np.ndarray, float]) -> dict[str, Any]:
+def facts(source: TableSource, data: tuple[np.ndarray, np.ndarray, float], timed: int) -> dict[str, Any]:
     X, y, bound = data
-    per_step = seconds_per_step(stated(X, y, bound, source.loss, 0.0, unit=False))
+    per_step = seconds_per_step(stated(X, y, bound, source.loss, 0.0, unit=False), timed)
     return {
         "records": len(y),
         "features": X.shape[1],
@@ -272,7 +274,8 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
     found: dict[str, Cell] = {}
     for source in SOURCES:
         often = (1 if source.name == "WINE" else 0) if quick else BASELINE_RUNS
-        found[source.name] = cell(lambda source: facts(source, read(source)), source)
+        timed = TIMED_STEPS // 10 if quick else TIMED_STEPS
+        found[source.name] = cell(lambda source, timed: facts(source, read(source), timed), source, timed)
         for mu in (0.0, source.mu):
             for mode, _, _ in MODES:
                 found[f"{source.name}, mu {mu:g}, {mode}"] = cell(measured, source, mu, mode, often)

@@ -10,7 +10,7 @@ import numpy as np
 
 from sordino.papers.drawing import drawing
 from sordino.papers.experiment import Known
-from sordino.papers.table4_data import BUDGETS, CURVE, PRINTED, SOURCES
+from sordino.papers.table4_data import BUDGETS, CURVE, PRINTED, SIZES, SOURCES
 
 WAYS = (
     "DP-GD, plan",
@@ -51,11 +51,12 @@ What decides these numbers, all of it public:
 - **Rows.** Noise is the same for all rows of norm one, so what counts is how much they overlap. Square roots of the
   term weights (Hellinger distances between documents) and upright digits are changes to each row alone: they cost no
   privacy, and are worth more than any tuning.
-- **MNIST as it is** stays below the goal. Without noise a descent of the planned length just reaches it. Smaller clips
-  and longer descents, rows centred or whitened by what a part of the budget can learn of them, ridge penalties and
-  averages of the last iterates were each worth half a per cent at most, and did not add up.
+- **MNIST as it is** is hard to raise. Smaller clips and longer descents, rows centred or whitened by what a part of the
+  budget can learn of them, ridge penalties and averages of the last iterates were each worth half a per cent at most,
+  and did not add up.
 - **Batches.** Poisson batches of a few per cent need the noise of all records, to three digits, at these T: DP-SGD's
-  plan reads the records a few dozen times where DP-GD reads them T times, for the same accuracy.
+  plan reads the records a few dozen times where DP-GD reads them T times, for the same accuracy. On MNIST, where that
+  takes long, the grid of DP-GD has such batches, and its plan is not run.
 """
 
 
@@ -73,7 +74,17 @@ def tables(known: Known) -> str:
             # the paper prints one budget per data set
             prints = PRINTED[family] if epsilon == BUDGETS[family][0] else 5 * ("",)
             lines.append("| " + " | ".join([*cells, *map(str, prints)]) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *_sizes(known)]) + "\n"
+
+
+def _sizes(known: Known) -> list[str]:
+    """Table 3, as far as there are records here."""
+    found = []
+    for name, printed in SIZES.items():
+        if one := known.get(f"{name}, not private"):
+            found.append(f"| {name} | {one['records']:,} | {one['features']:,} | {printed[0]:,} | {printed[1]:,} |")
+    heads = ["| data | records to train on | features | printed: records | features |", "|---|---|---|---|---|"]
+    return [*heads, *found] if found else []
 
 
 def error_of(one: dict[str, Any]) -> float | None:
