@@ -53,6 +53,7 @@ PIECES = (
         ("bank", "adult", "creditcard_default", "wine_quality", "bike_hour"),
     ),
     Piece("001", ("figure1",), "DP-SGD, DP-RMSProp and DP-Adam at equal noise", "figure1_001", ("mnist",), ("torch",)),
+    Piece("001", ("theorems",), "rates of Theorems 5 and 6 (the paper has no table of them)", "rates_001"),
     Piece("002", ("table1",), "bounds on the excess empirical risk", "rates_002"),
     Piece(
         "002",
