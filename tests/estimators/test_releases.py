@@ -60,6 +60,17 @@ def test_many_rows_are_known_by_the_numbers_of_few(kind):
     np.testing.assert_array_equal(hashes, releases._hashes(sparse.csr_array(X)))
 
 
+@pytest.mark.parametrize("once", [0, 900, 3000, 60_000])
+def test_the_sample_is_that_of_all_rows_however_many_occur_again(once):
+    rng = np.random.default_rng()
+    X = np.concatenate([rng.normal(size=(once, 2)), np.repeat(rng.normal(size=(30_000, 2)), 2, axis=0)])
+    hashes, counts = np.unique(releases._hashes(X), return_counts=True)
+    prints, repeated = releases._prints(rng.permutation(X))
+    if once:
+        np.testing.assert_array_equal(prints, hashes[counts == 1][: releases._KEPT])
+    assert repeated == pytest.approx(60_000 / len(X) if once else 0.5, abs=0.05)
+
+
 SHUFFLED = np.random.default_rng(1).permutation(600)
 AGAIN = {
     "the same": lambda X, y: (X, y),

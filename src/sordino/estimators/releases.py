@@ -31,10 +31,14 @@ from numpy.typing import NDArray
 
 _SESSION = "SORDINO_SESSION"
 _KEPT = 1024
+_LOOKED_AT = 4 * _KEPT
+"""About so many of the smallest hashes are sorted."""
+
+_LARGEST = np.uint64(2**64 - 1)
 _SHARED = 0.05
 """Which part of the comparable fingerprints must be the same, where rows seldom occur twice."""
 
-_CELLS = 1 << 14
+_CELLS = 1 << 16
 """So many at a time: they stay in the cache."""
 
 _MANY = 1 << 17
@@ -67,9 +71,11 @@ def count_release(X: Any) -> int:
 def _overlap(one: Prints, other: Prints) -> float:
     """Which part of the smaller set's rows is in the other one too."""
     # below both largest elements the samples are complete; a sample of fewer than k is complete everywhere
-    reach = min(prints[-1] if prints.size == _KEPT else np.uint64(2**64 - 1) for prints in (one, other))
-    one, other = one[one <= reach], other[other <= reach]
-    return np.intersect1d(one, other, assume_unique=True).size / max(1, min(one.size, other.size))
+    reach = min(prints[-1] if prints.size == _KEPT else _LARGEST for prints in (one, other))
+    few, many = sorted((prints[: prints.searchsorted(reach, "right")] for prints in (one, other)), key=len)
+    if not few.size:
+        return 0.0
+    return float(np.mean(many[many.searchsorted(few).clip(max=many.size - 1)] == few))
 
 
 def _prints(X: Any) -> tuple[Prints, float]:
@@ -77,21 +83,17 @@ def _prints(X: Any) -> tuple[Prints, float]:
     if hasattr(X, "identity"):
         mark = hashlib.blake2b(X.identity, key=_key(), digest_size=8).digest()
         return np.frombuffer(mark, dtype=np.uint64), 0.0
-    hashes, counts = np.unique(_smallest(_hashes(X)), return_counts=True)
+    every = _hashes(X)
+    # all copies of a row or none, and nearly always enough that occur once: to sort them all would take longer
+    few = every[every <= _LARGEST // max(1, every.size // _LOOKED_AT)]
+    hashes, counts = np.unique(few, return_counts=True)
+    if np.count_nonzero(counts == 1) < _KEPT and few.size < every.size:
+        hashes, counts = np.unique(every, return_counts=True)
     once = hashes[counts == 1]
     # where no row occurs once, other records of the same kind have the same rows: how often they occur differs
     if once.size == 0:
         return np.sort(_mixed(hashes + counts.astype(np.uint64)))[:_KEPT], 0.5
     return once[:_KEPT], float(1 - once.size / counts.sum())
-
-
-def _smallest(hashes: Prints) -> Prints:
-    """All copies of a row or none, and usually enough that occur once: to sort them all would take longer."""
-    some = 8 * _KEPT
-    if hashes.size <= some:
-        return hashes
-    few = np.sort(hashes[hashes < np.partition(hashes, some)[some]])
-    return few if 1 + np.count_nonzero(np.diff(few)) > some / 2 else hashes
 
 
 def _hashes(X: Any) -> Prints:
@@ -114,8 +116,10 @@ def _hashes(X: Any) -> Prints:
         cells = np.ascontiguousarray(X[first : first + block], dtype=np.float64)
         # the kernel is compiled for one kind of array
         cells.flags.writeable = False
-        hashed(cells, a, sums[first : first + block])
-    return _mixed(sums)
+        part = sums[first : first + block]
+        hashed(cells, a, part)
+        part[:] = _mixed(part)
+    return sums
 
 
 def _row_hashes(rows: NDArray[np.float64], multipliers: Prints, hashes: Prints) -> None:
