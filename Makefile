@@ -24,7 +24,7 @@ help:
 	@echo "make bench   every benchmark's table; DATA=folder names the data sets"
 	@echo "make bench-quick  goal, committed and now of what users wait for: fails where it is slower by over a fifth"
 	@echo "make papers  the papers' tables and figures, hours of it, cell by cell; DATA=folder names the data sets"
-	@echo "make stale   one cell of every committed result of the papers again: fails if it differs"
+	@echo "make stale   some cells of every committed result of the papers again: fails if one differs"
 
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "No Python 3.11, 3.12 or 3.13 on the PATH: install one, or say make PYTHON=/path/to/it." >&2; exit 1; }

@@ -36,7 +36,8 @@ def test_a_committed_file_says_where_every_cell_comes_from(piece, tmp_path):
     known, cells = cells_of(file), piece.experiment.cells(tmp_path, quick=False)
     # more may be asked for than has been run; nothing stands there that cannot be run again
     assert set(known) <= set(cells)
-    assert piece.experiment.STALE in cells
+    assert piece.experiment.STALE
+    assert all(name in known and not cells[name].needs for name in piece.experiment.STALE)
     assert all(need in cells for cell in cells.values() for need in cell.needs)
     values = piece.experiment.values(known)
     assert values
@@ -90,7 +91,7 @@ def test_what_there_is_not_is_a_sentence(asked, told):
 class Made:
     """An experiment of three cells, of which the last needs the first."""
 
-    SEEDS, STALE, READING, WHOLE = "none", "adult, one", "Numbers.", True
+    SEEDS, STALE, READING, WHOLE = "none", ("adult, one", "mnist"), "Numbers.", True
 
     def __init__(self, one=1.0):
         self.ran, self.breaks, self.one = [], False, one
@@ -189,7 +190,8 @@ def test_a_result_of_changed_code_is_noticed(made, tmp_path):
     assert check(tmp_path, told.append)
     made.one = 1.001
     assert not check(tmp_path, told.append)
-    assert told[-1].startswith("DIFFERS      made: adult, one; mean was 1.0 and is 1.001")
+    assert told[-2].startswith("DIFFERS      made: adult, one; mean was 1.0 and is 1.001")
+    assert told[-1] == "the same      made: mnist"
 
 
 def test_a_missing_data_set_is_a_sentence_and_no_failure_of_the_check(made, tmp_path, monkeypatch):

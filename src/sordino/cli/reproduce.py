@@ -27,7 +27,7 @@ def reproduce(
         bool, typer.Option("--missing", help="Leave cells that are there, also those of another commit.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Make one cell of every committed file again, and fail if it differs.")
+        bool, typer.Option("--check", help="Make some cells of every committed file again, and fail if one differs.")
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Run everything, hours of it.")] = False,
     data: Data = None,

@@ -37,7 +37,7 @@ from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 
 SEEDS = "paid curvatures by the data set's place, 1 on Adult; the descents by 3"
-STALE = "Graduate Admission, 7 features, without the serial number"
+STALE = ("Graduate Admission, 7 features, without the serial number", "Sonar, 60 features")
 WHOLE = True
 
 PRINTED = {

@@ -46,7 +46,7 @@ from sordino.papers.table2_004 import DELTA, PRINTED, Task, load as load, srm
 from sordino.privacy.randomness import Randomness
 
 SEEDS = "runs 0 to 11; an owner's noise by 1000 run + owner; records are dealt by 4; networks by 0 and 1000 + owner"
-STALE = "a9a, 0.2, one owner of all"
+STALE = ("a9a, 0.2, one owner of all", "a9a, 0.2, t = 1")
 WHOLE = False
 RUNS = 12
 OWNERS = 10

@@ -38,8 +38,8 @@ class Value(NamedTuple):
 class Experiment(Protocol):
     SEEDS: str
     """How they are set, for the result file."""
-    STALE: str
-    """A cell that takes seconds, which `make stale` makes again."""
+    STALE: tuple[str, ...]
+    """Cells that take seconds and need no other, which `make stale` makes again: of different code, where they can."""
     READING: str
     """What it shows, in Markdown."""
     WHOLE: bool

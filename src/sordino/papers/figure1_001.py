@@ -39,7 +39,7 @@ from sordino.privacy.events import Event, repeat
 from sordino.privacy.noise import GaussianNoise
 
 SEEDS = "runs 0 to 2, in full 0 to 4, settings of the grid by 100: first weights, batches and noise"
-STALE = "epsilon of noise 2"
+STALE = ("epsilon of noise 2",)
 WHOLE = False
 RUNS, FULL_RUNS, FULL = 3, 5, 100
 METHODS = {"DP-SGD": DPSGD, "DP-RMSProp": DPRMSProp, "DP-Adam": DPAdam}

@@ -44,7 +44,7 @@ from sordino.privacy.accountants import epsilon
 from sordino.problem import NetworkProblem
 
 SEEDS = "the run: first weights, batches and noise"
-STALE = "printed noise"
+STALE = ("printed noise",)
 WHOLE = False
 EPOCHS = 8.0
 DELTA = 1e-5
@@ -111,7 +111,7 @@ EXPERIMENTS = {
 def one_run(
     experiment: NetworkRuns, pictures: Pictures, method: str, budget: float, epochs: float, seed: int
 ) -> dict[str, Any]:
-    return train(
+    run = train(
         experiment.network,
         pictures,
         experiment.methods[method],
@@ -122,6 +122,7 @@ def one_run(
         decay=0.97,
         points=experiment.points,
     )
+    return {**run, "length": epochs / EPOCHS}
 
 
 def cost_of_printed_noise(nominal: float, batch: int, steps: int) -> float:
@@ -176,8 +177,11 @@ def test_errors(known: Known, experiments: dict[str, NetworkRuns]) -> dict[str, 
                 ends = [100 - 100 * one["accuracy"][-1] for one in runs]
                 error = float(np.std(ends, ddof=1) / math.sqrt(len(ends))) if len(ends) > 1 else None
                 told = {"DP-SGD": 0, "DP-SRM": 1}.get(method)
-                printed = PRINTED.get((name, f"{budget:g}"))
-                found[f"{name}, epsilon {budget:g}, {method}: test error"] = Value(
+                # a short run is compared with nothing
+                part = runs[0].get("length", 1.0)
+                after = "" if part == 1 else f", {part:.3g} of the length"
+                printed = PRINTED.get((name, f"{budget:g}")) if part == 1 else None
+                found[f"{name}, epsilon {budget:g}, {method}{after}: test error"] = Value(
                     float(np.mean(ends)), error, len(ends), printed[told] if printed and told is not None else None
                 )
     return found

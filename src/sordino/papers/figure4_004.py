@@ -20,7 +20,7 @@ from sordino.papers.figure3_report import draw as draw, tables as tables
 from sordino.papers.networks import Pictures, cifar_whole, cnn5
 
 SEEDS = "the run: first weights, batches and noise"
-STALE = "noise"
+STALE = ("noise",)
 WHOLE = False
 READING = """
 Test errors in per cent, replace-one as in the paper, at its three budgets. Fewer epochs (12 of gradients, where the

@@ -10,7 +10,10 @@ from sordino.papers.rates import Rates, Row
 from sordino.penalties import Ridge
 
 SEEDS = "records by (n, d, set), noise by 1000 set + run"
-STALE = "output perturbation, pure, n = 1000, d = 20, epsilon = 0.5"
+STALE = (
+    "output perturbation, pure, n = 1000, d = 20, epsilon = 0.5",
+    "RRPSGD, planned, n = 1000, d = 20, epsilon = 0.5",
+)
 WHOLE = False
 
 READING = """

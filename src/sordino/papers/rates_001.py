@@ -10,7 +10,7 @@ from sordino.methods import DPAdam, DPRMSProp
 from sordino.papers.rates import Powers, Rates, Row
 
 SEEDS = "records by (n, d, set), noise by 1000 set + run"
-STALE = "DP-RMSProp, n = 1000, d = 20, epsilon = 0.5"
+STALE = ("DP-RMSProp, n = 1000, d = 20, epsilon = 0.5", "DP-Adam, n = 1000, d = 20, epsilon = 0.5")
 WHOLE = False
 
 READING = """

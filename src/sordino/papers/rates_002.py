@@ -11,7 +11,10 @@ from sordino.papers.rates import Rates, Row
 from sordino.penalties import Ridge
 
 SEEDS = "records by (n, d, set), noise by 1000 set + run"
-STALE = "DP-GD, strongly convex, n = 1000, d = 20, epsilon = 0.5"
+STALE = (
+    "DP-GD, strongly convex, n = 1000, d = 20, epsilon = 0.5",
+    "objective perturbation, convex, n = 1000, d = 20, epsilon = 0.5",
+)
 WHOLE = False
 
 READING = """

@@ -16,7 +16,7 @@ from sordino.penalties import BoundedPenalty
 from sordino.problem import Problem
 
 SEEDS = "records by (n, d, set), noise by 1000 set + run"
-STALE = "DP-SRM, n = 1000, d = 20, epsilon = 0.5"
+STALE = ("DP-SRM, n = 1000, d = 20, epsilon = 0.5", "RRPSGD, n = 1000, d = 20, epsilon = 0.5")
 WHOLE = False
 
 READING = """

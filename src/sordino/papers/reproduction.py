@@ -114,22 +114,25 @@ def require_data(piece: Piece, folder: Path | None) -> Path:
 
 
 def check(folder: Path | None, tell: Callable[[str], None] = print) -> bool:
-    """Whether one cell of every committed file, made again, is what stands there. What needs absent data is named."""
+    """Whether some cells of every committed file, made again, are what stands there.
+
+    What needs absent data is named.
+    """
     holds = True
     for piece in PIECES:
         file = kept(piece) if piece.module else None
         if file is None:
             continue
-        name, experiment = piece.experiment.STALE, piece.experiment
         try:
-            cell = experiment.cells(require_data(piece, folder), quick=False)[name]
+            cells = piece.experiment.cells(require_data(piece, folder), quick=False)
         except FileNotFoundError as error:
             tell(f"not checked   {piece.module}: {error}")
             continue
-        value = wire.to_plain(cell.run({}))
-        differ = differences(file["cells"][name]["value"], value) if name in file["cells"] else ["it is not there"]
-        holds = holds and not differ
-        tell(f"{'DIFFERS' if differ else 'the same'}      {piece.module}: {name}{'; '.join(['', *differ[:3]])}")
+        for name in piece.experiment.STALE:
+            value = wire.to_plain(cells[name].run({}))
+            differ = differences(file["cells"][name]["value"], value) if name in file["cells"] else ["it is not there"]
+            holds = holds and not differ
+            tell(f"{'DIFFERS' if differ else 'the same'}      {piece.module}: {name}{'; '.join(['', *differ[:3]])}")
     return holds
 
 

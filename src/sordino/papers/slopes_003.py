@@ -45,7 +45,7 @@ from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 
 SEEDS = "records by (n, run) in any dimension, noise by the run, 0 to 9; the timed gradient by 7"
-STALE = "epsilon 0.1, logistic, objective perturbation, planned, n = 4000"
+STALE = ("epsilon 0.1, logistic, objective perturbation, planned, n = 4000",)
 WHOLE = False
 RUNS = 10
 EPSILONS = (1.0, 0.1)

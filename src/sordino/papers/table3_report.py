@@ -36,7 +36,7 @@ def assembled(known: Known) -> dict[str, dict[str, Any]]:
     for cell, one in known.items():
         name, *mode = cell.split(", ", 1)
         its = found.setdefault(name, {"rows": []})
-        its["rows"] += one["rows"] if mode else []
+        its["rows"] += [{**row, "runs": one["runs"]} for row in one["rows"]] if mode else []
         its |= {} if mode else one
     return found
 
@@ -204,15 +204,16 @@ def printed_errors() -> dict[tuple[str, float, float], dict[str, str]]:
 def tables(known: Known) -> str:
     found, printed = in_all_modes(assembled(known)), printed_errors()
     runs = max(one["runs"] for cell, one in known.items() if ", " in cell)
-    often = min((row["baseline"]["runs"] for row in rows_of(found, "paper") if "baseline" in row), default=0)
+    counts = {row["baseline"]["runs"] for one in found.values() for row in one["rows"] if "baseline" in row}
+    often = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     lines = [
         f"Error F(w) - F(w*) at delta = 0.001, means over {runs} runs of ours and "
-        f"{often} of the baseline: ours is output perturbation, the baseline noisy mini-batch SGD "
-        "after Bassily, Smith & Thakurta 2014, m = 50, all of its (n/m)^2 steps (four times as many runs on WINE and "
-        "BIKE, where a run is short). `sordino.papers.table3_000` says what the modes are, how the paper's gaps "
-        "were filled, and how the baseline's printed noise can be read; the "
-        "paper's own errors stand beside for their shape, not for their size, since its scaling of the data is not "
-        "known. Processor seconds are for one run in the paper mode, the baseline's estimated from 5,000 steps.",
+        f"{often} of the baseline (as compared above): ours is output perturbation, the baseline noisy mini-batch SGD "
+        "after Bassily, Smith & Thakurta 2014, m = 50, all of its (n/m)^2 steps. "
+        "`sordino.papers.table3_000` says what the modes are, how the paper's gaps were filled, and how the baseline's "
+        "printed noise can be read; the paper's own errors stand beside for their shape, not for their size, since its "
+        "scaling of the data is not known. Processor seconds are for one run in the paper mode, the baseline's "
+        "estimated from 5,000 steps.",
         "",
     ]
     for name, one in found.items():

@@ -61,7 +61,12 @@ SEEDS = (
     "splits by seed 0 to 3; the noise of a split's runs by its seed (a digit's by 10 seed + digit), of the grid by "
     "100 + setting"
 )
-STALE = "RCV1 subset, epsilon 0.1, DP-GD, plan"
+STALE = (
+    "RCV1 subset, epsilon 0.1, DP-GD, plan",
+    "Adult, epsilon 0.3, DP-SGD, plan",
+    "Adult, epsilon 0.1, output perturbation, plan",
+    "Adult, epsilon 0.1, AMP, printed",
+)
 WHOLE = False
 RUNS, SPLITS, DIGIT_RUNS = 20, 4, 4
 STEPS = (50, 200, 800)
