@@ -48,7 +48,7 @@ def test_000_theorem_2(delta):
     Delta = 5 * L * (1 + beta / mu) / (n * beta)
     spread = d * log(1 / delta) if delta else d**2
     # the proof's first term is exp(-2 mu beta T/(mu + beta)^2)
-    T = (mu + beta) ** 2 / (2 * mu * beta) * log((mu * n * e * D) ** 2 / spread)
+    T = (mu + beta) ** 2 / (2 * mu * beta) * log((mu * n * e * D / L) ** 2 / spread)
     assert (plan.steps, plan.step_size) == (ceil(T), exactly(1 / (mu + beta)))
     if delta:
         assert plan.noise.std == exactly(sqrt(2 * log(2 / delta)) * Delta / e)

@@ -230,15 +230,20 @@ def sensitivity(problem: Problem, T: int, eta: float) -> float:
 
 def _paper_plan(problem: Problem, budget: Budget, T: int, eta: float) -> OutputPerturbationPlan:
     """The printed noise, on the true sensitivity: the event then says what that noise is worth."""
-    L, beta, mu = problem.constants
+    L, (_, beta, mu) = _printed_slope(problem), problem.constants
     n, d, epsilon = problem.records, problem.dim, budget.epsilon
-    # Theorem 2 asks for the Lipschitz constant of the penalised loss on the ball of radius 2D
-    printed = 5 * (L + 2 * mu * problem.radius) * (1 + beta / mu) / (n * beta) if mu > 0 else 3 * L * T * eta / n
+    printed = 5 * L * (1 + beta / mu) / (n * beta) if mu > 0 else 3 * L * T * eta / n
     true = sensitivity(problem, T, eta)
     if budget.pure:
         return OutputPerturbationPlan(T, eta, true, L2LaplaceNoise(true, epsilon * true / printed, d))
     std = math.sqrt(2 * math.log(2 / budget.delta)) * printed / epsilon
     return OutputPerturbationPlan(T, eta, true, GaussianNoise(true, std, d))
+
+
+def _printed_slope(problem: Problem) -> float:
+    """L as printed: Theorem 2 has that of the penalised loss, where |w| <= 2D."""
+    L, _, mu = problem.constants
+    return L + 2 * mu * problem.radius if mu > 0 else L
 
 
 def predicted_output_excess(problem: Problem, budget: Budget, T: int, eta: float, D: float) -> float:
@@ -268,6 +273,7 @@ def _quadratic(loss: Loss) -> bool:
 def _steps(problem: Problem, budget: Budget, eta: float, D: float, calibration: Calibration) -> int:
     """The T that balances the optimisation error against the noise."""
     L, beta, mu = problem.constants
+    L = _printed_slope(problem) if calibration == "paper" else L
     n, d, epsilon, delta = problem.records, problem.dim, budget.epsilon, budget.delta
     if mu > 0:
         # Theorem 2: T = (mu + beta)^2 / (2 mu beta) * log(mu^2 n^2 epsilon^2 D^2 / (L^2 d log(1/delta)))

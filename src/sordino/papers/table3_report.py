@@ -36,8 +36,14 @@ def assembled(known: Known) -> dict[str, dict[str, Any]]:
     for cell, one in known.items():
         name, *mode = cell.split(", ", 1)
         its = found.setdefault(name, {"rows": []})
-        its["rows"] += [{**row, "runs": one["runs"]} for row in one["rows"]] if mode else []
-        its |= {} if mode else one
+        if not mode:
+            its |= one
+        elif not cell.endswith(", baseline"):
+            beside = known.get(f"{cell}, baseline", {"rows": [{} for _ in one["rows"]]})
+            its["rows"] += [
+                {**mine, "runs": one["runs"], **theirs}
+                for mine, theirs in zip(one["rows"], beside["rows"], strict=True)
+            ]
     return found
 
 
@@ -203,7 +209,7 @@ def printed_errors() -> dict[tuple[str, float, float], dict[str, str]]:
 
 def tables(known: Known) -> str:
     found, printed = in_all_modes(assembled(known)), printed_errors()
-    runs = max(one["runs"] for cell, one in known.items() if ", " in cell)
+    runs = max(row["runs"] for one in found.values() for row in one["rows"])
     counts = {row["baseline"]["runs"] for one in found.values() for row in one["rows"] if "baseline" in row}
     often = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     lines = [
