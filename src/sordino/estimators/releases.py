@@ -20,6 +20,7 @@ import re
 import secrets
 import shutil
 import tempfile
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,19 @@ def count_release(X: Any) -> int:
     By their features alone: another target, or the same in another code, is still a release on the same records.
     """
     prints, repeated = _prints(X)
-    earlier = [_read(path) for path in _folder().glob("*.seen")]
+    earlier = _earlier()
     _write(prints)
     # other records of the same kind share about as many rows as occur twice among these: well above it is no chance
     least = max(_SHARED, min(1.5 * repeated, 0.9))
-    return 1 + sum(_overlap(prints, other) > least for other in earlier)
+    return 1 + sum(times for other, times in earlier if _overlap(prints, other) > least)
+
+
+def _earlier() -> list[tuple[Prints, int]]:
+    """Samples, and how often each was left: whoever tries many settings on the same rows leaves the same one."""
+    same = defaultdict(list)
+    for path in _folder().glob("*.seen"):
+        same[path.name.partition("-")[0]].append(path)
+    return [(_read(paths[0]), len(paths)) for paths in same.values()]
 
 
 def _overlap(one: Prints, other: Prints) -> float:
@@ -156,7 +165,8 @@ def _write(prints: Prints) -> None:
     sealed = AESGCM(_key()).encrypt(nonce, prints.tobytes(), None)
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        part = folder / f"{secrets.token_hex(8)}.part"
+        sample = hashlib.blake2b(prints.tobytes(), key=_key(), digest_size=16).hexdigest()
+        part = folder / f"{sample}-{secrets.token_hex(8)}.part"
         part.write_bytes(nonce + sealed)
         part.rename(part.with_suffix(".seen"))
     except OSError:
