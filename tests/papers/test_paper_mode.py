@@ -13,6 +13,7 @@ import pytest
 
 from sordino import Budget, Problem, verify
 from sordino.domains import Ball
+from sordino.federation.plan import FederationPlan, Owner
 from sordino.losses import Hinge, Huber, Logistic
 from sordino.methods import (
     DPSGD,
@@ -185,6 +186,22 @@ def test_004_theorems_4_1_and_4_4():
     assert (plan.first.noise.std / b_0) ** 2 == exactly(least * G**2, rel=0.02)
     assert (plan.noise.std / b) ** 2 == exactly(least * moved**2, rel=0.02)
     assert (plan.noise.std / b) ** 2 >= least * moved**2 * (1 - 1e-3)
+
+
+def test_004_theorems_5_1_and_5_2():
+    """Among m owners of n records each: Theorem 4.4 with m n for n, and a record is drawn at one rate everywhere."""
+    m, n, d, e, delta = 4, 250_000, 20, 1.0, 1e-5
+    problem, budget = Problem(m * n, d, Logistic(), penalty=BoundedPenalty(1e-3)), Budget(e, delta)
+    owners = tuple(Owner(f"owner {j}", n) for j in range(m))
+    plan = FederationPlan(owners, problem, budget, SRM, rows=Rows(1.0))
+    beta, F = 0.25 + 2e-3, log(2)
+    zeta = (beta * F * d * log(1 / delta)) ** 0.25 / sqrt(m * n * e)
+    assert plan.planned.steps == ceil(4 * m * n * e * sqrt(beta * F) / sqrt(d * log(1 / delta)))
+    assert plan.planned == SRM.plan(problem, budget)
+    for sampling, size in ((plan.planned.first.sampling, 1 / (zeta**2 * beta * F)), (plan.planned.sampling, 1 / zeta)):
+        assert sampling == FixedSize(ceil(size))
+        # never above the rate that is accounted for
+        assert plan.sizes(sampling) == m * (ceil(size) // m,)
 
 
 PLAIN = Problem(5000, 20, Logistic(), domain=Ball(2.0))

@@ -19,9 +19,9 @@ WHOLE = False
 READING = """
 Strongly convex: the error's exponents of n and epsilon are the theorem's. That of d is a little less, .87 for 1 and
 1.81 for 2: what matters is the trace of the Hessian, mu d and a part of the records that does not grow with d, where
-the theorem has beta d. Passes grow with the logarithm alone, which over these sizes is an exponent of .3. With printed
-constants the bound of the proof is a small multiple of what is measured, for it is the noise's part of the error that
-both are about.
+the theorem has beta d. Passes grow with the logarithm alone, which over these sizes is an exponent of .3 to .4. With
+printed constants the bound of the proof is a small multiple of what is measured, for it is the noise's part of the
+error that both are about.
 
 Not convex: the plan runs as many rounds as the noise is worth instead of the n^2 of the table, so that the number of
 gradients goes as (n epsilon)^2/d. The table is about the squared norm; the norm has half the exponents.

@@ -299,7 +299,7 @@ def values(known: Known) -> dict[str, Value]:
             theirs = printed[row["dataset"], row["mu"], row["ours"]["epsilon"]] if row["mode"] == "paper" else {}
             own = float(theirs["ours_error"]) if theirs else None
             mine = row["ours"]
-            found[f"{where}: ours"] = Value(mine["error"], mine.get("standard error"), row["runs"], own)
+            found[f"{where}: ours"] = Value(mine["error"], mine["standard error"], row["runs"], own)
             for name in ("baseline", "baseline, data term", "baseline, 2014"):
                 if name in row:
                     beside = float(theirs["bassily_error"]) if theirs and name == "baseline" else None
