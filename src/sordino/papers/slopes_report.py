@@ -18,8 +18,9 @@ slope. Planned rows have no theorem: a balanced descent of at most 2,000 passes,
 with n may need more of, and objective perturbation whose regularisation is for a spectrum that falls like a power of j,
 where here it falls like 1.2^-2j.
 
-Along d errors do not grow like the bounds' sqrt(d), because these populations have less to win in more dimensions: w0
-has the same length everywhere, and more and more of it lies where rows are short. The rows *zero weights* say how much.
+Along d errors do not grow like the bounds' sqrt(d), but for noisy SGD on the hinge's envelopes at epsilon .1: these
+populations have less to win in more dimensions. w0 has the same length everywhere, and more and more of it lies where
+rows are short. The rows *zero weights* say how much.
 
 A prox in closed form costs what a gradient costs. A descent inside the step is a subgradient method: a digit for many
 times the work.

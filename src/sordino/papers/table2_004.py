@@ -71,7 +71,7 @@ from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 
 SEEDS = "runs 0 to 9; settings of a grid by their place; the held-out fifth by 1"
-STALE = ("a9a, epsilon 0.2, DP-GD, plan", "a9a, epsilon 0.2, RRPSGD, plan")
+STALE = ("a9a, epsilon 0.2, DP-GD, plan", "a9a, epsilon 0.2, RRPSGD, plan", "a9a, epsilon 0.2, DP-SRM, grid")
 WHOLE = False
 RUNS = 10
 DELTA, PENALTY = 1e-5, BoundedPenalty(1e-3)

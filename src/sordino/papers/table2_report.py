@@ -133,7 +133,7 @@ def _loss(row: dict[str, Any]) -> str:
 
 
 def draw(known: Known, path: Path) -> None:
-    """Figures 1 and 2: training objective and gradient norm along a run of each plan, where they were kept."""
+    """Figures 1 and 2: training objective and gradient norm along a run of each plan."""
     sets = assembled(known)
     cases = [(name, key) for name, one in sets.items() for key in one if key.startswith("epsilon")]
     with drawing(path, 2, len(cases), figsize=(3.6 * len(cases), 6), squeeze=False) as panels:
@@ -149,4 +149,7 @@ def draw(known: Known, path: Path) -> None:
             above.set(xscale="symlog", title=f"{name}, {key}", ylabel="training objective")
             above.set_ylim(top=0.72)
             below.set(xscale="symlog", yscale="log", xlabel="passes", ylabel="gradient norm")
+            below.tick_params(axis="y", which="minor", labelsize=6)
+            for axes in (above, below):
+                axes.set_xlim(left=0)
         panels[0][0].legend(fontsize=6, frameon=False)
