@@ -5,10 +5,11 @@
 
 A descent's noise moves the score of a row of full norm by a deviation p, if nothing pulls it back. Cells are mean
 losses on records that were not trained on, relative to that of the class frequencies or of the mean, of descents with
-a given p, prepared as `auto` would. KIND is `numbers` or `classes`.
+a given p, prepared as `auto` would. KIND is `numbers`, `classes` (two, and the many of small tables) or `many`: tables
+of many classes, of which the suite has three, and other columns of tables that it has, predicted from the rest.
 
-A rule is a largest p where n mu/sqrt(d) is below a threshold, and another one elsewhere. It is chosen by its mean over
-tables, and judged leave-one-table-out.
+A rule is a largest p where n mu/sqrt(d) is below a threshold, and another one elsewhere; for `many` it is p itself. It
+is chosen by its mean over tables, and judged leave-one-table-out.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ import math
 import warnings
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from _results import RESULTS, data_directory, deadline, provenance
-from _tables import Split, Table, require_packages, tables
+from _tables import Split, Table, frame, require_packages, tables
 from constants import FAMILIES
 from tables import LengthAndClip, auto, scores, trivial
 
@@ -40,16 +43,55 @@ MOST_RECORDS, MOST_TESTED = 12_000, 4_000
 LEFT_OUT = ("mnist", "rcv1", "a9a", "adult", "bank", "credit", "ijcnn1", "crashes", "law")
 """Pictures and texts, and tables of classes with more than 10,000 records, where p is not limited."""
 
-EPSILONS = {"numbers": (0.1, 1.0, 0.5, 3.0), "classes": (0.1, 0.5)}
-DEVIATIONS = {"numbers": (0.09, 0.15, 0.22, 0.33), "classes": (0.3, 0.45, 0.65, 0.95)}
-CLIPS = {"numbers": (TYPICAL_RESIDUAL,), "classes": (0.5,)}
+EPSILONS = {"numbers": (0.1, 1.0, 0.5, 3.0), "classes": (0.1, 0.5), "many": (1.0, 0.1, 3.0, 0.5)}
+DEVIATIONS = {
+    "numbers": (0.09, 0.15, 0.22, 0.33),
+    "classes": (0.3, 0.45, 0.65, 0.95),
+    "many": (0.3, 0.45, 0.65, 0.95, 1.4, 2.0),
+}
+CLIPS = {"numbers": (TYPICAL_RESIDUAL,), "classes": (0.5,), "many": (0.5,)}
 """Of the target's bound, or of the Lipschitz constant."""
+
+OF_MANY = ("digits", "leaves", "rooms")
+OTHER_TARGETS = {
+    ("adult", "occupation"): ("split",),
+    ("adult", "relationship"): ("split",),
+    ("adult", "education"): ("split", "education-num"),
+    ("bank", "job"): (),
+    ("bank", "month"): (),
+    ("bank", "contact"): (),
+    ("bike_hour", "season"): ("mnth", "instant", "dteday"),
+    ("bike_hour", "weathersit"): ("instant", "dteday"),
+    ("wine_quality", "quality"): (),
+    ("creditcard_default", "EDUCATION"): ("ID",),
+}
+"""A column with many classes of a Parquet file, and columns that are left out."""
+PLANNED = "planned"
+"""The default, whatever its p is."""
 
 THRESHOLDS = (0.0, 10.0, 20.0, 40.0, math.inf)
 
 
-def known_tables() -> dict[str, Callable[[], Table]]:
-    return {name: make for name, make in tables(data_directory()).items() if name not in LEFT_OUT}
+def known_tables(kind: str) -> dict[str, Callable[[], Table]]:
+    folder = data_directory()
+    known = {name: make for name, make in tables(folder).items() if name not in LEFT_OUT}
+    if kind != "many":
+        return known
+    others = {
+        f"{name}, {target}": partial(frame, partial(_read, folder, name), target, without)
+        for (name, target), without in OTHER_TARGETS.items()
+    }
+    return {name: known[name] for name in OF_MANY} | others
+
+
+def _read(folder: Path, name: str) -> Any:
+    import pandas as pd
+
+    return pd.read_parquet(folder / f"{name}.parquet")
+
+
+def _is_of(kind: str, table: Table) -> bool:
+    return kind == "many" or (table.classes == 0) == (kind == "numbers")
 
 
 # --- Measuring ---
@@ -83,24 +125,26 @@ def relative_loss(split: Split, epsilon: float, deviation: float, clip: float) -
 def measure(kind: str, until: str | None) -> None:
     whole = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     kept, end = whole.setdefault(kind, {}), deadline(until)
-    known = known_tables()
+    known = known_tables(kind)
     made: dict[str, Table] = {}
     for epsilon, name in itertools.product(EPSILONS[kind], known):
         table = made.setdefault(name, known[name]())
-        if (table.classes == 0) != (kind == "numbers"):
+        if not _is_of(kind, table):
             continue
         runs = 4 if len(table.y) < 20_000 else 3
         splits = [shortened(table.split(number)) for number in range(runs)]
         n, d = splits[0].X.shape
         row = kept.setdefault(name, {"records": n, "features": d, "classes": table.classes, "cells": {}})
         cells = row["cells"].setdefault(str(epsilon), {})
-        for clip, deviation in itertools.product(CLIPS[kind], DEVIATIONS[kind]):
-            if f"{clip} {deviation}" in cells:
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                losses = [relative_loss(split, epsilon, deviation, clip) for split in splits]
-            cells[f"{clip} {deviation}"] = [round(loss, 4) for loss in losses]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for clip, deviation in itertools.product(CLIPS[kind], DEVIATIONS[kind]):
+                if f"{clip} {deviation}" not in cells:
+                    losses = [relative_loss(split, epsilon, deviation, clip) for split in splits]
+                    cells[f"{clip} {deviation}"] = [round(loss, 4) for loss in losses]
+            if kind == "many" and PLANNED not in cells:
+                found = [scores(split, auto(split, epsilon))[0] / trivial(split)[0] for split in splits]
+                cells[PLANNED] = [round(loss, 4) for loss in found]
         _write(kind, kept)
         print(epsilon, name, {key: round(float(np.mean(runs)), 3) for key, runs in cells.items()}, flush=True)
         if datetime.now() >= end:
@@ -120,15 +164,16 @@ def _write(kind: str, kept: dict[str, Any]) -> None:
 def fit(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
     """Mean relative loss under a largest p below a threshold of n mu/sqrt(d) and another one from there on."""
     clip = CLIPS[kind][0]
-    cells = []
+    cells: list[Any] = []
+    before: list[Any] = []
     for name, row in kept.items():
         for epsilon, found in row["cells"].items():
             if all(f"{clip} {p}" in found for p in DEVIATIONS[kind]):
                 n, d = row["records"], row["features"]
                 x = n * gaussian_allowance(d + 1, Budget(float(epsilon), 1 / n**2)) / math.sqrt(d)
-                cells.append(
-                    (FAMILIES.get(name, name), x, {p: np.mean(found[f"{clip} {p}"]) for p in DEVIATIONS[kind]})
-                )
+                before.append(np.mean(found.get(PLANNED, math.nan)))
+                family_of = FAMILIES.get(name, name.split(", ")[0])
+                cells.append((family_of, x, {p: np.mean(found[f"{clip} {p}"]) for p in DEVIATIONS[kind]}))
     rules = [rule for rule in itertools.product(THRESHOLDS, DEVIATIONS[kind], DEVIATIONS[kind]) if rule[1] <= rule[2]]
     losses = np.array([[of[few if x < at else many] for at, few, many in rules] for _, x, of in cells])
     family = np.array([name for name, *_ in cells])
@@ -149,6 +194,7 @@ def fit(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
     return {
         "rule: threshold, largest p below, and above": _finite(rules[int(together.argmin())]),
         "mean relative loss": {
+            **({"before": float(mean(np.array(before)[:, None], everywhere)[0])} if kind == "many" else {}),
             "under the rule that all choose": float(together.min()),
             "every table under the rule that the others choose": float(mean(held_out[:, None], everywhere)[0]),
             **{f"p = {p} everywhere": float(together[rules.index((0.0, least, p))]) for p in DEVIATIONS[kind]},
@@ -175,7 +221,7 @@ def main() -> None:
         measure(asked.measure, asked.until)
     if asked.fit:
         whole = json.loads(KEPT.read_text())
-        whole["fitted"] = {kind: fit(kind, whole[kind]) for kind in ("numbers", "classes") if kind in whole}
+        whole["fitted"] = {kind: fit(kind, whole[kind]) for kind in EPSILONS if kind in whole}
         KEPT.write_text(json.dumps(whole, allow_nan=False, separators=(",", ":")) + "\n")
         print(json.dumps(whole["fitted"], indent=1))
 

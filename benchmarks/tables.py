@@ -114,13 +114,16 @@ class LengthAndClip(NoisyGradientDescent):
     deviation: float = 0.9
 
     def _descent(self, problem: AnyProblem, budget: Budget) -> HeavyBall:
-        C, beta = self.clip or 0.0, problem.constants.beta
-        tau = (
-            self.deviation * problem.records * gaussian_allowance(problem.dim, budget) / (budget.relation.distance * C)
-        )
-        T = min(max(math.ceil(4 * math.sqrt(beta * tau)), FEWEST_STEPS), MOST_BY_MOMENTUM)
-        m = min(1 - STRIDE / beta * T / tau, MOST_MOMENTUM)
-        return HeavyBall(T, tau / T, C, 0.0) if m <= 0 else HeavyBall(T, (1 - m) * tau / T, C, m)
+        C = self.clip or 0.0
+        Delta, mu = budget.relation.distance * C, gaussian_allowance(problem.dim, budget)
+        return of_length(problem, self.deviation * problem.records * mu / Delta, C)
+
+
+def of_length(problem: AnyProblem, tau: float, C: float) -> HeavyBall:
+    beta = problem.constants.beta
+    T = min(max(math.ceil(4 * math.sqrt(beta * tau)), FEWEST_STEPS), MOST_BY_MOMENTUM)
+    m = min(1 - STRIDE / beta * T / tau, MOST_MOMENTUM)
+    return HeavyBall(T, tau / T, C, 0.0) if m <= 0 else HeavyBall(T, (1 - m) * tau / T, C, m)
 
 
 def _on_grid(prepared: bool, length: float, clip: float) -> Fit:

@@ -177,7 +177,7 @@ def _found(offers: Iterable[_Offer[Any]], problem: Problem, budget: Budget, most
 def _offers(budget: Budget) -> tuple[_Offer[Any], ...]:
     """In the order in which ties are broken."""
     return (
-        _Offer("noisy gradient descent", NoisyGradientDescent(), _descent),
+        _Offer("noisy gradient descent", NoisyGradientDescent(release="auto"), _descent),
         _Offer("objective perturbation", ObjectivePerturbation(), _objective),
         _Offer("output perturbation", OutputPerturbation(), _output),
         _Offer("proximal smoothing", smoothing_for(budget), _smoothing),

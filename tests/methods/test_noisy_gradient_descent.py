@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball
-from sordino.losses import Hinge, Huber, Logistic, Softmax
+from sordino.losses import Hinge, Huber, Logistic, Softmax, Squared
 from sordino.methods import NoisyGradientDescent
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
@@ -41,6 +42,27 @@ def test_what_is_released_decides_what_is_accounted():
     assert plan_of(**descent, release="trajectory").noise.std == stds["average"]
     # composition: mu_G = sqrt(T) * 2L / (n sigma)
     assert stds["average"] == pytest.approx(2 * math.sqrt(100) / gdp_mu(1.0, 1e-5), rel=1e-4)
+
+
+NUMBERS = Problem(records=5000, features=20, loss=Squared(1.0, 0.25))
+
+
+@pytest.mark.parametrize(
+    ("problem", "kept"),
+    [
+        (NUMBERS, "moving average"),
+        (Problem(5000, 20, Huber(0.25, 1.0)), "moving average"),
+        (FLAT, "last"),
+        # where hiding the path makes its end cheaper, nothing of the path is shown
+        (Problem(5000, 20, Squared(1.0, 0.25), penalty=Ridge(0.1)), "last"),
+    ],
+)
+def test_auto_averages_what_is_paid_for_anyway(problem, kept):
+    plan, usual = plan_of(problem, release="auto"), plan_of(problem)
+    assert plan.release == kept
+    assert (plan.amplification is None) == (kept == "moving average" or problem is FLAT)
+    # the same run at the same price: only what is made of its steps differs
+    assert replace(plan, release="last") == usual
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_how_frequent_two_classes_are_is_learnt_nevertheless():
     for problem, epsilon, p in ((TEXTS, 0.1, 0.45), (TEXTS, 0.5, 0.45), (TEXTS, 1.0, 0.68), (SURVEY, 0.1, 0.9)):
         planned = balanced_descent(problem, asked(problem, epsilon), paid="every step")
         assert deviation(problem, epsilon, planned) == pytest.approx(p, abs=0.02)
-    assert choose(TEXTS, asked(TEXTS, 0.1)) == NoisyGradientDescent()
+    assert choose(TEXTS, asked(TEXTS, 0.1)) == NoisyGradientDescent(release="auto")
     summed = replace(TEXTS, person=PersonUnit(contribution="sum", typical_records=4))
     assert least_deviation(summed) == least_deviation(FEW_NUMBERS) == least_deviation(DIGITS) == 0
     assert least_deviation(replace(TEXTS, penalty=Ridge(0.1))) == 0

@@ -17,6 +17,10 @@ The factors need steps that contract. Under add/remove that cannot be promised: 
 number is private, divided by the public one may be steeper than beta. Nor can it where a person's sum is clipped as
 one (see `oracle.person_blocks`).
 
+`release="auto"` takes the last iterate, but for numbers, where every step is paid for anyway, a moving average of all
+of them (`methods.descend`), in which the noise of the last steps is smaller: what is computed from paid releases costs
+nothing. Of classes it wins nothing (`benchmarks/averages.py`).
+
 A random iterate stops at an index drawn without looking at the records and is accounted as the longest run. Clipping
 below the Lipschitz constant keeps the gradient of a convex smooth (Huberised) loss when there is one score per record;
 with several scores it does not, and composition is used.
@@ -31,11 +35,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from sordino.budget import Budget
+from sordino.losses import Huber, Squared, unweighted
 from sordino.methods.descend import descend
-from sordino.methods.plan import DescentPlan
+from sordino.methods.plan import DescentPlan, KeptOutput, Stop
 from sordino.methods.protocol import AnyProblem, Calibration
 from sordino.methods.schedule import Descent, HeavyBall, Paid, amplification, balanced_descent, heavy_ball
 from sordino.methods.settings import (
@@ -55,6 +60,8 @@ from sordino.oracle.sampling import FullBatch
 from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem, Problem
 
+ReleasedOrAuto = Literal[Released, "auto"]
+
 
 @dataclass(frozen=True)
 class NoisyGradientDescent:
@@ -67,7 +74,7 @@ class NoisyGradientDescent:
     steps: int | None = None
     step_size: float | None = None
     clip: float | None = None
-    release: Released = "last"
+    release: ReleasedOrAuto = "last"
     radius: float | None = None
     calibration: Calibration = "tight"
 
@@ -78,7 +85,7 @@ class NoisyGradientDescent:
         self._check(problem, budget)
         T, eta, C, m = self._descent(problem, budget)
         A = math.sqrt(T) if m else amplification(problem, budget.relation, T, eta, C, self._paid)
-        kept, stop = kept_of(self.release)
+        kept, stop = self._kept(problem, paid_for=math.sqrt(T) <= A)
         Delta, d = budget.relation.distance * C, problem.dim
 
         def plan_with(noise: GaussianNoise) -> DescentPlan:
@@ -106,7 +113,7 @@ class NoisyGradientDescent:
         require_delta("noisy gradient descent", budget)
         require_paper_setting(self.calibration, budget, "Yu et al. 2020")
         require_given(self, problem, "steps", "step_size", "clip")
-        check_settings(self, ("step_size", "clip", "radius"), ("steps",), chosen={"release": Released})
+        check_settings(self, ("step_size", "clip", "radius"), ("steps",), chosen={"release": ReleasedOrAuto})
 
     def _descent(self, problem: AnyProblem, budget: Budget) -> HeavyBall:
         if isinstance(problem, NetworkProblem) or (self.steps and self.step_size):
@@ -114,11 +121,18 @@ class NoisyGradientDescent:
         if self.calibration == "paper":
             return HeavyBall(*self._theorem(problem, budget), 0.0)
         clip = None if self.clip is None else clip_of(problem, self.clip)
-        free = self.release == "last" and not (self.steps or self.step_size)
+        free = self.release in ("last", "auto") and not (self.steps or self.step_size)
         if free and math.isinf(problem.domain.radius) and (problem.convex or problem.summed):
             return heavy_ball(problem, budget, self.radius, clip)
         descent = balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, self._paid)
         return HeavyBall(*descent, 0.0)
+
+    def _kept(self, problem: AnyProblem, paid_for: bool) -> tuple[KeptOutput, Stop]:
+        """What is released of the iterates, and where the run stops; `paid_for` says that every step is."""
+        if self.release != "auto":
+            return kept_of(self.release)
+        numbers = isinstance(problem, Problem) and isinstance(unweighted(problem.loss), Squared | Huber)
+        return kept_of("moving average" if paid_for and numbers else "last")
 
     def _theorem(self, problem: Problem, budget: Budget) -> Descent:
         """Theorem 1 of Yu et al. 2020: eta, and T of what is released."""
@@ -140,4 +154,4 @@ class NoisyGradientDescent:
 
     @property
     def _paid(self) -> Paid:
-        return "last iterate" if self.release in ("last", "random") else "every step"
+        return "last iterate" if self.release in ("last", "random", "auto") else "every step"
