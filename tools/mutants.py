@@ -332,6 +332,20 @@ ROWS: list[Row] = [
         "tests/contracts/test_oracles.py -k noise",
     ),
     (
+        "clip: gradients side by side have one clip",
+        "oracle/query.py",
+        "return np.repeat([one.clip for one in self.gradients],",
+        "return np.repeat([self.gradients[-1].clip for one in self.gradients],",
+        "tests/contracts/test_oracles.py -k side_by_side",
+    ),
+    (
+        "clip: gradients side by side need the noise of the first alone",
+        "oracle/allowed.py",
+        "for gradient, own in zip(points, noises, strict=False):",
+        "for gradient, own in zip(points[:1], noises, strict=False):",
+        "tests/contracts/test_oracles.py -k side_by_side",
+    ),
+    (
         "clip: logistic slopes 5 % looser",
         "oracle/kernels/slopes.py",
         "s = weights[i] * bounded(s, clip * inverses[i])\n            total += s\n            dots[i] = s * scales[i]\n"

@@ -7,6 +7,7 @@ must never let one record move an answer by more than the query's sensitivity, a
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -27,12 +28,12 @@ from sordino.oracle.files import source as source_module
 from sordino.oracle.linear import BlockwiseOracle
 from sordino.oracle.model import LinearModel
 from sordino.oracle.persons import Persons
-from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion
+from sordino.oracle.query import Choice, ClippedLoss, Difference, Gradient, Recursion, SideBySide
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import CyclicPoisson, InOrder
 from sordino.privacy.correlated_noise import CorrelatedNoise
 from sordino.privacy.correlation import BufferedToeplitz
-from sordino.privacy.noise import GaussianNoise
+from sordino.privacy.noise import GaussianNoise, NoisePerRow
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.selection import NoisyMinimum
 from sordino.problem import PersonUnit, Problem
@@ -213,6 +214,41 @@ def test_the_answers_are_those_of_the_reference(loss, rho, place):
     seen = SimpleNamespace(relation=Relation.REPLACE_ONE, sensitivity=100.0, choose=lambda scores, _: scores)
     scores = oracle.choose(Choice(at, 0.7, np.arange(9.0)), seen, None)
     np.testing.assert_allclose(scores, reference(R, y, loss, ClippedLoss(at, 0.7)) + np.arange(9.0), rtol=1e-12)
+
+
+@every_place
+@every_loss
+def test_gradients_side_by_side_are_clipped_each_by_its_own_clip(loss, place):
+    X, y, problem, rows = example(loss)
+    oracle, R = PLACES[place](X, y, problem, rows), bounded(X, rows)
+    for models in (3, 9):
+        at = np.random.default_rng(1).normal(size=(models, problem.dim))
+        parts = tuple(Gradient(some, clip) for some, clip in zip(np.split(at, [1, 2]), (0.05, 50.0, 0.4), strict=True))
+        want = np.concatenate([reference(R, y, loss, part) for part in parts])
+        np.testing.assert_allclose(exact(oracle, SideBySide(parts)), want, rtol=1e-11, atol=1e-12)
+
+
+@every_relation
+@pytest.mark.parametrize("place", IN_MEMORY)
+def test_gradients_side_by_side_have_noise_each_for_its_own_clip(place, relation):
+    X, y, problem, rows = example(Logistic())
+    oracle = PLACES[place](X, y, problem, rows, relation)
+    small, large = (GaussianNoise.at(1.0, relation.distance * clip, problem.dim) for clip in (0.05, 50.0))
+    at = np.random.default_rng(1).normal(size=(3, problem.dim))
+    query = SideBySide((Gradient(at[:1], 0.05), Gradient(at[1:], 50.0)))
+    noisy = oracle.release(query, NoisePerRow((small, large, large)), Randomness.seeded(7))
+    want = NoisePerRow((small, large, large)).perturb(exact(oracle, query), Randomness.seeded(7))
+    np.testing.assert_array_equal(noisy, want)
+    for noise in (small, NoisePerRow((small, large, small)), NoisePerRow((large, small, large))):
+        with pytest.raises(ValueError, match=r"the query has sensitivity .* but the noise was"):
+            oracle.release(query, noise, Randomness.seeded(0))
+    with pytest.raises(ValueError, match="every row needs its own"):
+        oracle.release(query, NoisePerRow((small, large)), Randomness.seeded(0))
+    with pytest.raises(ValueError, match="clip is inf"):
+        oracle.release(SideBySide((Gradient(at, math.inf),)), Silence(), Randomness.seeded(0))
+    for other in (Gradient(at, 1.0, SOME), Gradient(at, 1.0, softening=0.1), Gradient(at[0], 1.0)):
+        with pytest.raises(ValueError, match="only plain gradients of all records"):
+            SideBySide((query.gradients[0], other))
 
 
 @pytest.mark.parametrize("place", IN_MEMORY)

@@ -44,7 +44,7 @@ from sordino.oracle.linear import BlockwiseOracle
 from sordino.oracle.model import LinearModel
 from sordino.oracle.person_blocks import person_blocks
 from sordino.oracle.persons import Persons
-from sordino.oracle.query import ClippedLoss, Difference, Gradient, Recursion
+from sordino.oracle.query import ClippedLoss, Difference, Gradient, Recursion, SideBySide
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import FixedSize, Poisson
 from sordino.penalties import Ridge
@@ -179,6 +179,10 @@ def test_a_person_counts_as_the_spec_of_its_unit_says(loss, unit, place):
             np.testing.assert_allclose(exact(oracle, query), each.sum(axis=0), rtol=1e-11, atol=1e-13)
             np.testing.assert_allclose(exact(oracle, over(query, some)), each[some].sum(axis=0), rtol=1e-11, atol=1e-13)
             assert not exact(oracle, over(query, np.empty(0, dtype=np.intp))).any()
+        if models:
+            parts = Gradient(query.at[:1], 0.05), Gradient(query.at[1:], 50.0)
+            each = [exact(oracle, part) for part in parts]
+            np.testing.assert_allclose(exact(oracle, SideBySide(parts)), np.concatenate(each), rtol=1e-11, atol=1e-13)
         losses = ClippedLoss(query.at, 0.7)
         each = reference(X, y, problem, rows, persons, losses)
         np.testing.assert_allclose(exact(oracle, losses), each.sum(axis=0), rtol=1e-11)

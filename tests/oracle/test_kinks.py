@@ -64,7 +64,7 @@ def held(X: np.ndarray, target: float) -> Block:
 def test_one_record_more_moves_a_sum_by_that_record(name, models):
     loss, target, score = KINKS[name]
     X, table = at_the_kink(score, models)
-    asked = ClippedSum(loss, table, np.zeros(models), 1.0)
+    asked = ClippedSum(loss, table, np.zeros(models), np.ones(models))
     for n in SIZES:
         less, more = (held(X[:count], target).answer(asked, None) for count in (n, n + 1))
         alone = held(X[n : n + 1], target).answer(asked, None)
@@ -78,7 +78,7 @@ def test_a_clip_so_small_that_last_bits_fill_it(loss):
     # 1 + e^-a is rounded to 1 on one side of log 2^53, and to more on the other
     one = [53 * math.log(2) * w, 0 * w] if loss.outputs > 1 else [w]
     table = np.tile(one, (9, 1))
-    asked = ClippedSum(loss, table, np.full(len(table), float(loss.outputs - 2)), 1e-20)
+    asked = ClippedSum(loss, table, np.full(len(table), float(loss.outputs - 2)), np.full(9, 1e-20))
     for n in SIZES:
         less, more = (held(X[:count], 0.0).answer(asked, None) for count in (n, n + 1))
         assert np.linalg.norm((more - less).reshape(9, -1), axis=1).max() <= 1.001e-20
@@ -101,7 +101,7 @@ def test_a_record_with_a_column_twice_changes_no_other():
     X, table = at_the_kink(1.0, 1)
     n = 200
     columns = np.tile(np.arange(D)[::-1], n)
-    asked = ClippedSum(Hinge(), table, np.zeros(1), 1.0)
+    asked = ClippedSum(Hinge(), table, np.zeros(1), np.ones(1))
 
     def answered(last: list[int]) -> np.ndarray:
         indices = np.concatenate([columns[:-D], last]).astype(np.int32)
@@ -115,6 +115,6 @@ def test_a_record_with_a_column_twice_changes_no_other():
 def test_smooth_losses_may_be_left_to_matrix_products():
     """What the tests above rest on: the shortcuts are there, and a kink is what closes them."""
     X, table = at_the_kink(1.0, 9)
-    asked = ClippedSum(Logistic(), table, np.zeros(9), 1.0)
+    asked = ClippedSum(Logistic(), table, np.zeros(9), np.ones(9))
     by_kernels = sum(held(X[i : i + 1], 1.0).answer(asked, np.array([0])) for i in range(64))
     np.testing.assert_allclose(held(X[:64], 1.0).answer(asked, None), by_kernels, rtol=1e-12)

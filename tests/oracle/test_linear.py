@@ -14,6 +14,7 @@ from sordino.budget import Relation
 from sordino.domains import Ball
 from sordino.losses import Absolute, Logistic, Softmax
 from sordino.oracle import linear_oracle
+from sordino.oracle.block_queries import ClippedSum
 from sordino.oracle.dense import DenseBlock
 from sordino.oracle.kernels.dense import score_rows
 from sordino.oracle.query import Choice, Gradient
@@ -201,6 +202,11 @@ def test_mismatches_are_sentences(make):
         linear_oracle(make(X), y, problem, Rows(1.0, 0.5, norm=1.5))
     with pytest.raises(ValueError, match="last axis must have length 6"):
         linear_oracle(make(X), y, problem, rows).gradient(np.zeros(5))
+
+
+def test_every_model_of_a_stack_needs_a_clip():
+    with pytest.raises(ValueError, match="1 clips for 6 scores"):
+        ClippedSum(Softmax(3), np.zeros((6, 2)), np.zeros(6), np.ones(1))
 
 
 def test_a_vector_is_not_a_matrix():

@@ -161,7 +161,7 @@ def test_slope_and_value_of_softmax(classes):
     ones, offsets = np.ones(50), np.zeros(classes)
 
     computed, totals = scores.T.copy(), np.zeros(classes)
-    softmax_coefficients(classes, computed, y, ones, ones, ones, offsets, 1e9, totals)
+    softmax_coefficients(classes, computed, y, ones, ones, ones, offsets, np.array([1e9]), totals)
     want = loss.slope(scores, y)
     np.testing.assert_allclose(computed.T, want, rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(totals, want.sum(axis=0), rtol=1e-12, atol=1e-13)
@@ -183,9 +183,9 @@ def test_a_score_that_is_not_a_number_counts_for_nothing(loss):
     stack_values(code, parameters, loss.outputs, scores[:, :1].copy(), *one, offsets, math.inf, alone)
     assert values[0] == 2 * alone[0]
     if loss.outputs > 1:
-        softmax_coefficients(loss.outputs, scores, ones, ones, ones, ones, offsets, 1.0, totals)
+        softmax_coefficients(loss.outputs, scores, ones, ones, ones, ones, offsets, ones[:1], totals)
     else:
-        stack_coefficients(code, parameters, scores, ones, ones, ones, ones, offsets, 1.0, totals)
+        stack_coefficients(code, parameters, scores, ones, ones, ones, ones, offsets, ones[:1], totals)
     assert not scores[:, 1].any()
     assert scores[:, 0].any()
     np.testing.assert_allclose(totals, 2 * scores[:, 0], rtol=1e-15)
@@ -194,7 +194,7 @@ def test_a_score_that_is_not_a_number_counts_for_nothing(loss):
 def test_a_record_that_counts_for_nothing_leaves_not_even_an_underflow():
     """p = 1e-200 squares to zero: a norm of 0 must not be taken for a gradient within the bound."""
     scores, totals = np.array([[0.0], [-460.0]]), np.zeros(2)
-    softmax_coefficients(2, scores, np.zeros(1), np.ones(1), np.zeros(1), np.ones(1), np.zeros(2), 1.0, totals)
+    softmax_coefficients(2, scores, np.zeros(1), np.ones(1), np.zeros(1), np.ones(1), np.zeros(2), np.ones(1), totals)
     assert not scores.any()
     assert not totals.any()
 

@@ -22,8 +22,8 @@ import numpy as np
 from sordino.arrays import Array
 from sordino.methods.plan import DescentPlan, LastStep
 from sordino.methods.protocol import AnyProblem, Release
-from sordino.oracle.protocol import Oracle
-from sordino.oracle.query import Gradient, StepQuery
+from sordino.oracle.protocol import LinearOracle, Oracle
+from sordino.oracle.query import Gradient, SideBySide, StepQuery
 from sordino.oracle.sampling import FullBatch
 from sordino.privacy.correlated_noise import NoiseOfRun
 from sordino.privacy.noise import Noise, NoisePerRow
@@ -68,9 +68,9 @@ def can_go_beside(plan: object) -> TypeGuard[DescentPlan]:
 
 
 def descend_side_by_side(
-    runs: Sequence[tuple[DescentPlan, AnyProblem, Array]], oracle: Oracle, randomness: Randomness
+    runs: Sequence[tuple[DescentPlan, AnyProblem, Array]], oracle: LinearOracle, randomness: Randomness
 ) -> list[Release]:
-    """What `descend` makes of every plan, problem and stack of starts, where questions with one clip are asked at once.
+    """What `descend` makes of every plan, problem and stack of starts, where plain gradients are asked for at once.
 
     The records are passed over once for all of them. Every row has its own plan's noise, drawn for it alone.
     """
@@ -78,15 +78,15 @@ def descend_side_by_side(
     releases: dict[int, Release] = {}
     waiting = {number: next(descent) for number, descent in enumerate(descents)}
     while waiting:
-        by_clip: dict[object, list[int]] = {}
-        for number, (query, _) in waiting.items():
-            # other questions than plain gradients are asked alone
-            plain = isinstance(query, Gradient) and query.batch is None and not query.softening
-            by_clip.setdefault(query.clip if plain else (number,), []).append(number)
+        plain: dict[int, tuple[Gradient, Noise]] = {}
         answers: dict[int, Array] = {}
-        for numbers in by_clip.values():
-            some = [waiting[number] for number in numbers]
-            answers.update(zip(numbers, _asked_at_once(some, oracle, randomness), strict=True))
+        for number, (query, noise) in waiting.items():
+            if isinstance(query, Gradient) and query.batch is None and not query.softening:
+                plain[number] = query, noise
+            else:
+                answers[number] = oracle.release(query, noise, randomness)
+        if plain:
+            answers.update(zip(plain, _asked_at_once(list(plain.values()), oracle, randomness), strict=True))
         for number, answer in answers.items():
             try:
                 waiting[number] = descents[number].send(answer)
@@ -99,14 +99,12 @@ def descend_side_by_side(
 _Asked = tuple[StepQuery, Noise]
 
 
-def _asked_at_once(some: list[_Asked], oracle: Oracle, randomness: Randomness) -> list[Array]:
+def _asked_at_once(some: list[tuple[Gradient, Noise]], oracle: LinearOracle, randomness: Randomness) -> list[Array]:
     if len(some) == 1:
         return [oracle.release(*some[0], randomness)]
-    stacks = [query.at for query, _ in some if isinstance(query, Gradient)]
-    noises = tuple(noise for (_, noise), stack in zip(some, stacks, strict=True) for _ in stack)
-    query = Gradient(np.concatenate(stacks), some[0][0].clip)
-    answer = oracle.release(query, NoisePerRow(noises), randomness)
-    return np.split(answer, np.cumsum([len(stack) for stack in stacks])[:-1])
+    noises = tuple(noise for query, noise in some for _ in query.at)
+    answer = oracle.release(SideBySide(tuple(query for query, _ in some)), NoisePerRow(noises), randomness)
+    return np.split(answer, np.cumsum([len(query.at) for query, _ in some])[:-1])
 
 
 def _descent(

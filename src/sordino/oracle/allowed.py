@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.budget import Relation
-from sordino.oracle.query import Choice, CountedGradient, Recursion
+from sordino.oracle.query import Choice, CountedGradient, Recursion, SideBySide
 from sordino.oracle.sampling import Batch, CyclicPoisson, InOrder, Sampling
+from sordino.privacy.noise import NoisePerRow
 
 if TYPE_CHECKING:
     from sordino.privacy.noise import Noise
@@ -41,6 +43,14 @@ def allow(query: Query, noise: Noise | NoisyMinimum, relation: Relation) -> None
             f"the query has sensitivity {needed:g} under {relation} (clip {query.clip:g}), but the noise was "
             f"made for {noise.sensitivity:g}: calibrate the noise to the query."
         )
+
+
+def allow_side_by_side(query: SideBySide, noise: Noise, relation: Relation) -> None:
+    """The same for every point by itself, with its own noise. Where there is not one for each, no noise is added."""
+    points = [gradient for gradient in query.gradients for _ in gradient.at]
+    noises = noise.noises if isinstance(noise, NoisePerRow) else repeat(noise)
+    for gradient, own in zip(points, noises, strict=False):
+        allow(gradient, own, relation)
 
 
 def allow_choice(query: Choice, selection: NoisyMinimum, relation: Relation) -> None:

@@ -259,10 +259,10 @@ def has_jumps(asked: ClippedSum, row_norm: float) -> bool:
     """
     if isinstance(asked.loss, QuadraticForm):
         return False
-    longest, clip = math.sqrt(np.vdot(asked.table, asked.table)), asked.clip
+    longest, clip = math.sqrt(np.vdot(asked.table, asked.table)), min(asked.clips.tolist(), default=math.inf)
     if asked.earlier is not None:
         longest = max(longest, math.sqrt(np.vdot(asked.earlier, asked.earlier)))
-        clip = min(asked.near, asked.clip)
+        clip = min(asked.near, clip)
     # not the other way round: at w = 0 and a kink it is not a number
     return not asked.loss.smoothness(row_norm) * longest * sys.float_info.epsilon <= _NOTHING * clip
 
@@ -277,9 +277,9 @@ def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part
     some = (part.targets, part.scales, part.inverses, part.weights, asked.offsets)
     if earlier is None or asked.earlier_offsets is None:
         if code == SOFTMAX:
-            softmax_coefficients(asked.loss.outputs, scores, *some, asked.clip, slopes)
+            softmax_coefficients(asked.loss.outputs, scores, *some, asked.clips, slopes)
         else:
-            stack_coefficients(code, parameters, scores, *some, asked.clip, slopes)
+            stack_coefficients(code, parameters, scores, *some, asked.clips, slopes)
         return
     stack_differences(
         code,
@@ -290,7 +290,7 @@ def to_multipliers(asked: ClippedSum, scores: Array, earlier: Array | None, part
         *some,
         asked.earlier_offsets,
         asked.near,
-        asked.clip,
+        asked.clips,
         asked.mix,
         slopes,
     )

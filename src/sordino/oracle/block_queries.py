@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from sordino.arrays import Array, Index
 from sordino.losses import Loss
 from sordino.oracle.statistics import RowStatistic
@@ -32,18 +34,24 @@ class QuadraticForm:
 class ClippedSum:
     """For every score: the sum of what the units add to the gradient, each clipped as one.
 
-    `table` and `offsets` are the feature weights and the constant part of every score. With an earlier point, a unit
-    counts  (1 - mix) its difference, clipped at `near`, + mix its gradient, clipped at `clip`; without, its gradient.
+    `table` and `offsets` are the feature weights and the constant part of every score, `clips` the bound of every
+    model, which may have several scores. With an earlier point, a unit counts  (1 - mix) its difference, clipped at
+    `near`, + mix its gradient, clipped at the model's; without, its gradient.
     """
 
     loss: Loss | QuadraticForm
     table: Array
     offsets: Array
-    clip: float
+    clips: Array
     earlier: Array | None = None
     earlier_offsets: Array | None = None
     near: float = 1.0
     mix: float = 1.0
+
+    def __post_init__(self) -> None:
+        # compiled code would read beyond the last one
+        if len(self.clips) * self.loss.outputs != len(self.table):
+            raise ValueError(f"{len(self.clips)} clips for {len(self.table)} scores: every model needs one.")
 
     def __len__(self) -> int:
         return len(self.table)
@@ -56,7 +64,8 @@ class ClippedSum:
 
     def part(self, few: slice) -> ClippedSum:
         """The same for some of the scores."""
-        some = replace(self, table=self.table[few], offsets=self.offsets[few])
+        models = slice(few.start // self.loss.outputs, -(-few.stop // self.loss.outputs))
+        some = replace(self, table=self.table[few], offsets=self.offsets[few], clips=self.clips[models])
         if self.earlier is None or self.earlier_offsets is None:
             return some
         return replace(some, earlier=self.earlier[few], earlier_offsets=self.earlier_offsets[few])
@@ -88,7 +97,8 @@ class PersonSums:
     @property
     def of_records(self) -> ClippedSum:
         """What is asked of every record: so large a clip changes none."""
-        return ClippedSum(self.loss, self.table, self.offsets, sys.float_info.max)
+        models = len(self.table) // self.loss.outputs
+        return ClippedSum(self.loss, self.table, self.offsets, np.full(models, sys.float_info.max))
 
 
 BlockQuery = ClippedSum | ClippedLosses | PersonSums | RowStatistic

@@ -113,12 +113,12 @@ class DenseBlock(Block):
             model, part = divmod(number, len(ranges))
             of_records = records.targets, records.scales, records.inverses, records.weights
             some = (self.X, index, *ranges[part], *of_records)
-            w, offset, out = asked.table[model], asked.offsets[model], sums[model, part]
+            w, offset, clip, out = asked.table[model], asked.offsets[model], asked.clips[model], sums[model, part]
             if asked.earlier is None or asked.earlier_offsets is None:
-                total = clipped_sum(*some, w, offset, code, parameters, asked.clip, tile, ahead, out)
+                total = clipped_sum(*some, w, offset, code, parameters, clip, tile, ahead, out)
             else:
                 since = asked.earlier[model], offset, asked.earlier_offsets[model]
-                clips = asked.near, asked.clip, asked.mix
+                clips = asked.near, clip, asked.mix
                 total = clipped_differences(*some, w, *since, code, parameters, *clips, tile, out)
             slopes[model, part] = total
 

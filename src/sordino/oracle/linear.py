@@ -16,11 +16,11 @@ import numpy as np
 
 from sordino.arrays import Array
 from sordino.losses import Loss
-from sordino.oracle.allowed import allow, allow_choice, allow_sampling, checked_batch
+from sordino.oracle.allowed import allow, allow_choice, allow_sampling, allow_side_by_side, checked_batch
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, QuadraticForm
 from sordino.oracle.blocks import Blocks
 from sordino.oracle.model import LinearModel
-from sordino.oracle.query import Choice, ClippedLoss, Gradient, StepQuery
+from sordino.oracle.query import Choice, ClippedLoss, Gradient, SideBySide, StepQuery
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling, drawn
 from sordino.oracle.statistics import RowStatistic
@@ -50,11 +50,14 @@ class BlockwiseOracle:
 
     def release(
         self,
-        query: StepQuery | ClippedLoss | RowStatistic,
+        query: StepQuery | SideBySide | ClippedLoss | RowStatistic,
         noise: Noise,
         randomness: Randomness,
     ) -> Array:
-        allow(query, noise, self.model.relation)
+        if isinstance(query, SideBySide):
+            allow_side_by_side(query, noise, self.model.relation)
+        else:
+            allow(query, noise, self.model.relation)
         if isinstance(query, RowStatistic):
             width = query.width(self.model.columns, self.model.rows.has_intercept)
             return noise.perturb(self._total(query, None, (width,)), randomness)
@@ -88,7 +91,8 @@ class BlockwiseOracle:
         form = QuadraticForm(problem.loss, w, offset)
 
         def product(v: Array) -> Array:
-            asked = ClippedSum(form, *self.model.split(v), sys.float_info.max)
+            table, offsets = self.model.split(v)
+            asked = ClippedSum(form, table, offsets, np.full(len(table), sys.float_info.max))
             return self._total(asked, None, np.shape(v)) / problem.records
 
         return product

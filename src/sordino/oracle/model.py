@@ -10,7 +10,7 @@ from sordino.arrays import Array
 from sordino.budget import Relation
 from sordino.losses import Loss
 from sordino.oracle.block_queries import ClippedLosses, ClippedSum
-from sordino.oracle.query import Difference, Gradient, Recursion, StepQuery
+from sordino.oracle.query import Difference, Gradient, Recursion, SideBySide, StepQuery
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem
 
@@ -68,7 +68,7 @@ class LinearModel:
             )
         return replace(self, problem=replace(self.problem, loss=loss))
 
-    def asked(self, query: StepQuery) -> ClippedSum:
+    def asked(self, query: StepQuery | SideBySide) -> ClippedSum:
         """What the blocks are to add up for a query about one model or a stack of them."""
         match query:
             case Gradient(softening=softening) if softening:
@@ -76,7 +76,9 @@ class LinearModel:
                     "automatic clipping is for networks: a linear model's contributions have a known bound."
                 )
             case Gradient(at, clip):
-                return ClippedSum(self.problem.loss, *self.split(at), clip)
+                return self._clipped(at, clip)
+            case SideBySide(at=at, clips=clips):
+                return self._clipped(at, clips)
             case Difference(at, since, near):
                 # at mix 0 the gradient counts for nothing, wherever it is clipped
                 return self._compared(at, since, near, clip=1.0, mix=0.0)
@@ -87,13 +89,19 @@ class LinearModel:
     def asked_losses(self, at: Array, cap: float) -> ClippedLosses:
         return ClippedLosses(self.problem.loss, *self.split(at), cap)
 
+    def _clipped(self, at: Array, clips: Array | float) -> ClippedSum:
+        of_models = np.full(np.shape(at)[:-1], clips, dtype=np.float64)
+        return ClippedSum(self.problem.loss, *self.split(at), of_models.ravel())
+
     def _compared(self, at: Array, since: Array, near: float, clip: float, mix: float) -> ClippedSum:
         if np.shape(at) != np.shape(since):
             raise ValueError(
                 f"parameters of shape {np.shape(at)} compared with earlier ones of shape {np.shape(since)}: "
                 "both must have the same."
             )
-        return ClippedSum(self.problem.loss, *self.split(at), clip, *self.split(since), near, mix)
+        earlier, offsets = self.split(since)
+        now = self._clipped(at, clip)
+        return replace(now, earlier=earlier, earlier_offsets=offsets, near=near, mix=mix)
 
     def split(self, at: Array) -> tuple[Array, Array]:
         """Feature weights (one row per score) and constant part of every score, from one model or a stack."""

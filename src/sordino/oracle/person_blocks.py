@@ -158,10 +158,12 @@ class SummedPersonBlocks:
         """The sum of what these persons add, each clipped as one."""
         now = self._sums(asked, asked.table, asked.offsets, persons)
         if asked.earlier is None or asked.earlier_offsets is None:
-            return self._added(asked, now, asked.clip)
+            return self._added(asked, now, asked.clips)
         with np.errstate(invalid="ignore"):
             moved = now - self._sums(asked, asked.earlier, asked.earlier_offsets, persons)
-        return (1 - asked.mix) * self._added(asked, moved, asked.near) + asked.mix * self._added(asked, now, asked.clip)
+        return (1 - asked.mix) * self._added(asked, moved, asked.near) + asked.mix * self._added(
+            asked, now, asked.clips
+        )
 
     def _sums(self, asked: ClippedSum, table: Array, offsets: Array, persons: Index) -> Array:
         """Persons x scores x parameters of a score, divided by the typical number."""
@@ -175,7 +177,7 @@ class SummedPersonBlocks:
             total.add(term)
         return total.total(()) / self.typical
 
-    def _added(self, asked: ClippedSum, sums: Array, clip: float) -> Array:
+    def _added(self, asked: ClippedSum, sums: Array, clip: Array | float) -> Array:
         """Every model's vector of a person is clipped by itself; one that is not finite counts for nothing."""
         persons, scores, width = sums.shape
         vectors = sums.reshape(persons, scores // asked.loss.outputs, -1)

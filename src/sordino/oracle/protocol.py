@@ -11,7 +11,7 @@ from typing import Protocol, Self, runtime_checkable
 
 from sordino.arrays import Array
 from sordino.losses import Loss
-from sordino.oracle.query import Choice, ClippedLoss, StepQuery
+from sordino.oracle.query import Choice, ClippedLoss, SideBySide, StepQuery
 from sordino.oracle.rows import Rows
 from sordino.oracle.sampling import Batch, Sampling
 from sordino.oracle.statistics import FoundValues, RowStatistic
@@ -102,7 +102,7 @@ class LinearOracle(ChoosingOracle, ScoredOracle, DividingOracle, RowsOracle, Exa
 
     def release(
         self,
-        query: StepQuery | ClippedLoss | RowStatistic,
+        query: StepQuery | SideBySide | ClippedLoss | RowStatistic,
         noise: Noise,
         randomness: Randomness,
     ) -> Array: ...

@@ -31,6 +31,33 @@ class Gradient:
 
 
 @dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Gradients of all records at stacks of points, each stack with a clip of its own, for one pass over the records.
+
+    They are as many releases as there are points: every one is protected by noise for its own clip.
+    """
+
+    gradients: tuple[Gradient, ...]
+    batch: ClassVar[Batch] = None
+
+    def __post_init__(self) -> None:
+        plain = (one.at.ndim == 2 and one.batch is None and not one.softening for one in self.gradients)
+        if not self.gradients or not all(plain):
+            raise ValueError(
+                "only plain gradients of all records at stacks of points go side by side: ask for others alone."
+            )
+
+    @property
+    def at(self) -> NDArray[np.float64]:
+        return np.concatenate([one.at for one in self.gradients])
+
+    @property
+    def clips(self) -> NDArray[np.float64]:
+        """One for every point."""
+        return np.repeat([one.clip for one in self.gradients], [len(one.at) for one in self.gradients])
+
+
+@dataclass(frozen=True, eq=False)
 class CountedGradient:
     r"""A gradient's sum and, of the same records, how many have one within the clip, as one vector of dim + 1 numbers:
 

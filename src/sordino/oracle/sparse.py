@@ -139,11 +139,11 @@ class SparseBlock(Block):
         ranges, index = self._ranges(which), _EVERY if which is None else which
         sums, slopes = np.zeros((len(ranges), self.columns)), np.zeros(len(ranges))
         of_records = records.targets, records.scales, records.inverses, records.weights
-        w, offset = asked.table[0], asked.offsets[0]
+        w, offset, clip = asked.table[0], asked.offsets[0], asked.clips[0]
 
         def task(number: int) -> None:
             some = (*self.X, index, *ranges[number], *of_records)
-            slopes[number] = kernels.clipped_sum(*some, w, offset, code, parameters, asked.clip, sums[number])
+            slopes[number] = kernels.clipped_sum(*some, w, offset, code, parameters, clip, sums[number])
 
         share(task, len(ranges))
         return self.joined(sums.sum(axis=0)[None], slopes.sum(keepdims=True))

@@ -28,7 +28,7 @@ def multipliers(asked: ClippedSum, scores: Array, part: Bounded, slopes: Array) 
     K = asked.loss.outputs
     # what is not finite counts for nothing, and a warning would tell that there is such a record
     with np.errstate(all="ignore"):
-        limits = asked.clip * part.inverses
+        limits = asked.clips[:, None] * part.inverses
         a = np.multiply(scores, part.scales, out=scores)
         a += asked.offsets[:, None]
         if isinstance(asked.loss, QuadraticForm):

@@ -127,13 +127,13 @@ def stack_differences(
     offsets: Array,
     earlier_offsets: Array,
     near: float,
-    clip: float,
+    clips: Array,
     mix: float,
     totals: Array,
 ) -> None:
     """`difference_coefficients` for every model, in place of `scores`; the sums of m are added to `totals`."""
-    for j in range(0, scores.shape[0], outputs):
-        k = j + outputs
+    for m in range(clips.size):
+        j, k, clip = m * outputs, (m + 1) * outputs, clips[m]
         if code == SOFTMAX:
             _softmax_differences(
                 scores[j:k],

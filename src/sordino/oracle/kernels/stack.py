@@ -87,13 +87,15 @@ def stack_coefficients(
     inverses: Array,
     weights: Array,
     offsets: Array,
-    clip: float,
+    clips: Array,
     totals: Array,
 ) -> None:
     """`coefficients` for every model of a stack; the sums of weighted slopes are added to `totals`."""
     count = scores.shape[1]
     for j in range(scores.shape[0]):
-        totals[j] += coefficients(code, parameters, scores[j], count, y, scales, inverses, weights, 0, offsets[j], clip)
+        totals[j] += coefficients(
+            code, parameters, scores[j], count, y, scales, inverses, weights, 0, offsets[j], clips[j]
+        )
 
 
 @compiled
@@ -105,13 +107,14 @@ def softmax_coefficients(
     inverses: Array,
     weights: Array,
     offsets: Array,
-    clip: float,
+    clips: Array,
     totals: Array,
 ) -> None:
     """The same for a stack of softmax models, a kernel of its own: others need not wait until it is compiled."""
-    for j in range(0, scores.shape[0], outputs):
+    for m in range(clips.size):
+        j = m * outputs
         k = j + outputs
-        _softmax_coefficients(scores[j:k], y, scales, inverses, weights, offsets[j:k], clip, totals[j:k])
+        _softmax_coefficients(scores[j:k], y, scales, inverses, weights, offsets[j:k], clips[m], totals[j:k])
 
 
 @compiled
