@@ -90,7 +90,8 @@ lint: $(READY)
 	@$(ENV)/bin/mypy --no-error-summary
 	@$(ENV)/bin/lint-imports --no-logo --no-cache
 
-SUITE := benchmarks/tables.py benchmarks/constants.py benchmarks/lengths.py benchmarks/texts.py benchmarks/quick.py
+# What needs the environment of the suite, or has a target of its own
+SUITE := $(addprefix benchmarks/,$(addsuffix .py,averages clips comparison constants intercept lengths perceptrons shapes tables texts quick))
 
 bench: $(READY)
 	@set -e; for script in $(sort $(filter-out benchmarks/_% $(SUITE),$(wildcard benchmarks/*.py))); do \

@@ -26,6 +26,7 @@ from sordino.methods import (
     RandomRoundSGD,
     RecursiveMomentum,
 )
+from sordino.methods.network_schedule import CLIP, NOISE
 from sordino.oracle.torch import TorchOracle, parameter_vector
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.ledger_context import charged_to
@@ -99,11 +100,20 @@ class TestPlanned:
         assert again.plan == wire.to_plain(told)
         assert again.method == PLANNED
         assert all(finding.holds for finding in verify(again)), verify(again)
-        assert (told.clip, told.softening) == (1.0, 0.01)
+        # in units of the length that gradients of 32 weights begin with
+        assert (told.clip, told.softening) == (pytest.approx(CLIP * 32**0.25), 0.0)
         # on every weight, in units of the first weights of a unit with sqrt(32) inputs
         rates = np.array([told.step_size_at(t) for t in range(told.steps)])
         spread = np.sqrt((rates**2).sum()) * told.noise.std / N / (1 - PLANNED.momentum)
-        assert spread == pytest.approx(32**-0.25)
+        assert spread == pytest.approx(NOISE * 32**-0.25)
+
+    def test_scaled_gradients_move_weights_as_far_as_clipped_ones(self):
+        """A step and its noise are in units of the clip, whatever is done to gradients below it."""
+        kinds = (PLANNED, replace(PLANNED, clipping="automatic"), replace(PLANNED, clip=7.0))
+        clipped, scaled, wide = (plan(small(), LOSS, 4000, budget=BUDGET, method=kind) for kind in kinds)
+        assert (scaled.clip, scaled.softening, wide.clip) == (1.0, 0.01, 7.0)
+        assert scaled.step_size == pytest.approx(clipped.step_size * clipped.clip) == wide.step_size * wide.clip
+        assert clipped.steps == scaled.steps == wide.steps
 
     def test_it_says_the_same_of_any_records(self):
         """A plan that looked at them would differ for records that are no numbers."""
@@ -114,7 +124,7 @@ class TestPlanned:
     def test_a_plan_changed_by_hand_is_noticed(self):
         certificate = fit(small(), LOSS, rings(), budget=BUDGET, steps=3).certificate
         for name, factor in (("step_size", 1.5), ("clip", 0.5), ("softening", 2.0)):
-            other = replace(certificate, plan={**certificate.plan, name: factor * certificate.plan[name]})
+            other = replace(certificate, plan={**certificate.plan, name: 0.1 + factor * certificate.plan[name]})
             assert not verify(other)[0].holds
 
     def test_batches_are_the_smallest_whose_steps_need_enough_noise(self):

@@ -29,7 +29,13 @@ from typing import ClassVar, Literal
 from sordino.budget import Budget
 from sordino.methods.correlated import Batching, NoiseKind, in_order_descent, noisy_batches
 from sordino.methods.descend import descend
-from sordino.methods.network_schedule import ENOUGH_NOISE, NetworkBatches, network_batches, network_step
+from sordino.methods.network_schedule import (
+    ENOUGH_NOISE,
+    NetworkBatches,
+    network_batches,
+    network_clip,
+    network_step,
+)
 from sordino.methods.plan import DescentPlan
 from sordino.methods.protocol import AnyProblem, Calibration
 from sordino.methods.rates import Constant, Rate
@@ -60,12 +66,11 @@ COUNT_NOISE = 1 / 20
 @dataclass(frozen=True)
 class DPSGD:
     """Noise in every step, on a batch of the records. What is `None` balances the predicted error of a linear model
-    (see `methods.schedule`).
+    (see `methods.schedule`), and on a network follows from the number of records, the number of weights and the budget
+    (see `methods.network_schedule`).
 
-    With `clipping="automatic"` every gradient of a network is scaled to the clip, 1 where none is given, and what is
-    `None` follows from the number of records, the number of weights and the budget (see `methods.network_schedule`).
-    With a clip in the units of its gradients, of which nothing is known, nothing may be `None`; `clipping="adaptive"`
-    begins with it and follows the median of their norms.
+    With `clipping="automatic"` every gradient of a network is scaled to the clip, 1 where none is given.
+    `clipping="adaptive"` begins with a clip and follows the median of their norms; there nothing may be `None`.
 
     `noise_multiplier` fixes the standard deviation of the noise on a sum, in units of the clip; the run is refused if
     that costs more than the budget. Runs side by side (a stack as `start`) share their batches, so they are alike but
@@ -101,7 +106,7 @@ class DPSGD:
     def plan(self, problem: AnyProblem, budget: Budget) -> DescentPlan:
         require_delta("DP-SGD", budget)
         check_calibration(self, "Abadi et al. 2016 leave the constants of their theorem about noise unnamed")
-        if self.clipping != "automatic" or not self.draws_alone:
+        if not self.plans_networks:
             require_given(self, problem, "steps", "batch_size", "step_size", "clip")
         check_settings(
             self,
@@ -127,6 +132,11 @@ class DPSGD:
             )
 
         return calibrated(plan_at, budget, self.noise_multiplier)
+
+    @property
+    def plans_networks(self) -> bool:
+        """Whether what is None on a network follows from public facts."""
+        return self.clipping != "adaptive" and self.draws_alone
 
     @property
     def draws_alone(self) -> bool:
@@ -176,7 +186,7 @@ class DPSGD:
     def _network_plan(self, problem: NetworkProblem, budget: Budget) -> DescentPlan:
         T, b = self.network_batches(problem, budget)
         step = 1.0 if self.step_size is None else self.step_size
-        clip = 1.0 if self.clip is None else self.clip
+        clip = self.clip or (1.0 if self.clipping == "automatic" else network_clip(problem.dim))
         plan = replace(self, steps=T, batch_size=b, step_size=step, clip=clip).plan(problem, budget)
         if self.step_size is not None:
             return plan

@@ -1,7 +1,15 @@
 r"""How long to train a network, on which batches and by which steps, from public facts alone.
 
-Nothing is known of a network's gradients, so every one is scaled to length 1 (automatic clipping), and what remains is
-told by the number of records n, the number of weights d and the budget.
+What is not given is told by the number of records n, the number of weights d and the budget.
+
+**Clip.** An input of size one to each of f inputs, and a unit in the layer above, make a gradient of some sqrt f; a
+network of d weights has about sqrt d inputs to a unit. So gradients begin with a length in proportion to d^{1/4}, and
+
+    C = CLIP d^{1/4}
+
+Those of records that are predicted well are shorter, and count for less. Scaling all of them to one length (automatic
+clipping) makes a rare class weigh less than a frequent one wherever both are predicted: steps then go on towards the
+frequent one, and predictions end in too much confidence.
 
 **Batches and steps.** T steps on Poisson batches of b records, each with noise of std/C clips, leave noise in the
 weights that is e = (std/Delta) mu n / (b sqrt T) times that of as many steps on all records, mu being what the budget
@@ -39,8 +47,8 @@ EPOCHS, FEWEST_STEPS = 40.0, 200
 ENOUGH_NOISE = 1.2
 """Of a step, in units of the clip: with less, sampling costs more than it saves."""
 
-NOISE = 1.0
-"""The best of .25, .5, 1 and 2 on the last 10,000 training pictures of MNIST, for a perceptron at epsilon 3."""
+CLIP, NOISE = 0.5, 0.7
+"""Chosen by `benchmarks/perceptrons.py`, which judges them leave-one-table-out."""
 SMALLEST_BATCH = 64
 
 
@@ -75,6 +83,11 @@ def network_batches(
         enough = guarantee(event, budget.delta, budget.relation).epsilon >= budget.epsilon
         low, high = (low, middle) if enough else (middle + 1, high)
     return with_batch(sizes[low])
+
+
+def network_clip(weights: int) -> float:
+    """C, where every input measures about one."""
+    return CLIP * math.pow(weights, 0.25)
 
 
 def network_step(plan: DescentPlan, momentum: float, rate: Rate) -> float:

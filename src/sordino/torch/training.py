@@ -52,7 +52,7 @@ from sordino.torch.augmentation import Copies, WithCopies, mean_loss
 from sordino.torch.callbacks import Callback, Moment
 from sordino.train import PrivacyWarning, public_count, train
 
-PLANNED = DPSGD(momentum=0.9, rate=Cosine(), clipping="automatic")
+PLANNED = DPSGD(momentum=0.9, rate=Cosine())
 """What trains a network where no method is named: see `methods.network_schedule`."""
 
 
@@ -263,7 +263,7 @@ def _complete(
     method = PLANNED if method is None else method
     _require_sums_alone(method)
     n = problem.records
-    plans = isinstance(method, DPSGD) and method.clipping == "automatic" and method.draws_alone
+    plans = isinstance(method, DPSGD) and method.plans_networks
     # what does not draw batches takes all records
     drawn = isinstance(method, Batched)
     own_size = method.batch_size if drawn else n
