@@ -17,9 +17,9 @@ The factors need steps that contract. Under add/remove that cannot be promised: 
 number is private, divided by the public one may be steeper than beta. Nor can it where a person's sum is clipped as
 one (see `oracle.person_blocks`).
 
-`release="auto"` takes the last iterate, but for numbers, where every step is paid for anyway, a moving average of all
-of them (`methods.descend`), in which the noise of the last steps is smaller: what is computed from paid releases costs
-nothing. Of classes it wins nothing (`benchmarks/averages.py`).
+`release="auto"` takes the last iterate, but for numbers, where every step is paid for anyway and records are not few,
+a moving average of all of them (`methods.descend`), in which the noise of the last steps is smaller: what is computed
+from paid releases costs nothing.
 
 A random iterate stops at an index drawn without looking at the records and is accounted as the longest run. Clipping
 below the Lipschitz constant keeps the gradient of a convex smooth (Huberised) loss when there is one score per record;
@@ -38,11 +38,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from sordino.budget import Budget
-from sordino.losses import Huber, Squared, unweighted
 from sordino.methods.descend import descend
 from sordino.methods.plan import DescentPlan, KeptOutput, Stop
 from sordino.methods.protocol import AnyProblem, Calibration
-from sordino.methods.schedule import Descent, HeavyBall, Paid, amplification, balanced_descent, heavy_ball
+from sordino.methods.schedule import Descent, HeavyBall, Paid, amplification, averages, balanced_descent, heavy_ball
 from sordino.methods.settings import (
     Released,
     calibrated,
@@ -85,7 +84,7 @@ class NoisyGradientDescent:
         self._check(problem, budget)
         T, eta, C, m = self._descent(problem, budget)
         A = math.sqrt(T) if m else amplification(problem, budget.relation, T, eta, C, self._paid)
-        kept, stop = self._kept(problem, paid_for=math.sqrt(T) <= A)
+        kept, stop = self._kept(problem, budget, paid_for=math.sqrt(T) <= A)
         Delta, d = budget.relation.distance * C, problem.dim
 
         def plan_with(noise: GaussianNoise) -> DescentPlan:
@@ -127,12 +126,12 @@ class NoisyGradientDescent:
         descent = balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, self._paid)
         return HeavyBall(*descent, 0.0)
 
-    def _kept(self, problem: AnyProblem, paid_for: bool) -> tuple[KeptOutput, Stop]:
+    def _kept(self, problem: AnyProblem, budget: Budget, paid_for: bool) -> tuple[KeptOutput, Stop]:
         """What is released of the iterates, and where the run stops; `paid_for` says that every step is."""
         if self.release != "auto":
             return kept_of(self.release)
-        numbers = isinstance(problem, Problem) and isinstance(unweighted(problem.loss), Squared | Huber)
-        return kept_of("moving average" if paid_for and numbers else "last")
+        averaged = paid_for and isinstance(problem, Problem) and averages(problem, budget)
+        return kept_of("moving average" if averaged else "last")
 
     def _theorem(self, problem: Problem, budget: Budget) -> Descent:
         """Theorem 1 of Yu et al. 2020: eta, and T of what is released."""

@@ -243,11 +243,23 @@ def most_deviation(problem: Problem, budget: Budget) -> float:
     """The most p of a descent that pays for every step; infinite where nothing is known."""
     if problem.summed:
         return math.inf
-    x = problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(problem.features)
-    loss = unweighted(problem.loss)
+    x, loss = _room(problem, budget), unweighted(problem.loss)
     if isinstance(loss, Squared | Huber):
         return (OF_FEW_NUMBERS if x < FEW else OF_NUMBERS) * loss.target_bound
     return OF_FEW_OF_MANY_CLASSES if isinstance(loss, Softmax) and x < FEW_OF_MANY_CLASSES else math.inf
+
+
+def averages(problem: Problem, budget: Budget) -> bool:
+    """Whether a mean of iterates that are paid for is worth more than the last: for numbers, where records are not few.
+
+    Descents of few records are short, and a mean of theirs is the end of a shorter one (`benchmarks/averages.py`).
+    """
+    return isinstance(unweighted(problem.loss), Squared | Huber) and _room(problem, budget) >= FEW
+
+
+def _room(problem: Problem, budget: Budget) -> float:
+    """n mu/sqrt(d)."""
+    return problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(problem.features)
 
 
 def least_deviation(problem: Problem) -> float:
