@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -137,6 +138,7 @@ TABLES = {
     "a mask": (MASKED, "is a masked array"),
     "a mask of nothing": (np.ma.masked_array(X), "is a masked array"),
     "missing": (spoiled(X, np.nan).astype(float), "contains NaN or infinite numbers"),
+    "missing in pandas' own numbers": (pd.DataFrame(spoiled(X, pd.NA)).astype("Float64"), "contains NaN or infinite"),
     "infinite": (spoiled(X, np.inf).astype(float), "contains NaN or infinite numbers"),
     "complex": (X + 0j, "Complex data not supported"),
     "one row": (spoiled(X, 1.0).astype(float)[0], "Reshape your data"),
@@ -171,6 +173,7 @@ def test_a_sparse_table_with_a_missing_number():
 FITTED = classifier("logistic")
 
 TARGETS = {
+    "missing in pandas' own numbers": (pd.Series(spoiled(NUMBERS, None)).astype("Float64"), "contains NaN or infinite"),
     "a huge whole number": (spoiled(NUMBERS, HUGE), "too large for a double"),
     "a text": (spoiled(NUMBERS, "abc"), "a text that is not a number"),
     "dates": (DAYS, "dates or times"),

@@ -53,9 +53,13 @@ def require_unmasked(name: str, values: Any) -> None:
 
 def _as_numbers(name: str, values: Any, kinds: list[Any]) -> Any:
     """The numbers; None where scikit-learn's sentence is as good, because it is about the kind of an object."""
-    if kinds and all(_kind(kind) in "biuf" for kind in kinds):
+    may_lack = any(hasattr(kind, "na_value") for kind in kinds)
+    if kinds and not may_lack and all(_kind(kind) in "biuf" for kind in kinds):
         return np.asarray(values)
     try:
+        if may_lack:
+            # kinds of pandas' own: what is missing there is no number to NumPy, and not even comparable to one
+            return values.to_numpy(dtype=np.float64, na_value=np.nan)
         return np.asarray(values, dtype=np.float64)
     except TypeError:
         return None
