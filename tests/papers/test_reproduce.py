@@ -65,6 +65,15 @@ def test_a_whole_page_is_drawn_from_what_stands_committed(piece, tmp_path):
     assert html.count('src="data:image/svg') == html.count("<img") == 2
 
 
+@pytest.mark.parametrize("piece", MEASURED, ids=lambda piece: piece.module)
+def test_a_page_of_one_cell_is_a_page(piece, tmp_path):
+    known = cells_of(kept(piece))
+    alone = list(known)[len(known) // 2]
+    needed = piece.experiment.cells(tmp_path, quick=False)[alone].needs
+    text = page.write_page(piece, {name: known[name] for name in (*needed, alone)}, known, tmp_path, quick=False)
+    assert "cells have been run. Not yet: " in text.read_text()
+
+
 def test_every_table_and_figure_is_listed_with_a_reason_where_nothing_is_measured():
     assert {piece.paper for piece in PIECES} == set(PAPERS)
     assert all(bool(piece.module) != bool(piece.why_not) for piece in PIECES)

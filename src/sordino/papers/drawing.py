@@ -13,9 +13,15 @@ from sordino import outputs
 _SVG = outputs.Kind("a figure", rb"<\?xml.*<svg")
 
 
+class NothingToDraw(Exception):
+    """None of the cells that a figure is made of is there."""
+
+
 @contextmanager
 def drawing(path: Path, rows: int = 1, columns: int = 1, **options: Any) -> Iterator[Any]:
     """The axes, one or an array of them, saved at the end."""
+    if columns == 0:
+        raise NothingToDraw
     try:
         import matplotlib as mpl
     except ImportError:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sordino import outputs
 from sordino.papers.catalogue import Piece
-from sordino.papers.drawing import drawing
+from sordino.papers.drawing import NothingToDraw, drawing
 from sordino.papers.experiment import Known, Value
 
 _MARKDOWN = outputs.Kind("a page about a paper's table", rb"# ")
@@ -38,8 +38,12 @@ def write_page(piece: Piece, known: Known, committed: Known, out: Path, quick: b
     if not quick and missing:
         parts += [f"{len(every) - len(missing)} of {len(every)} cells have been run. Not yet: {_listed(missing)}.", ""]
     if not quick and not (missing and experiment.WHOLE):
-        experiment.draw(known, out / f"{name}.svg")
-        parts += ["## In full", "", experiment.tables(known), "", f"![{piece.what}]({name}.svg)", ""]
+        parts += ["## In full", "", experiment.tables(known), ""]
+        try:
+            experiment.draw(known, out / f"{name}.svg")
+            parts += [f"![{piece.what}]({name}.svg)", ""]
+        except NothingToDraw:
+            pass
     parts += ["## Reading", experiment.READING.rstrip(), ""]
     text = "\n".join(parts)
     page = out / f"{name}.md"

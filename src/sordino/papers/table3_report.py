@@ -209,6 +209,8 @@ def printed_errors() -> dict[tuple[str, float, float], dict[str, str]]:
 
 def tables(known: Known) -> str:
     found, printed = in_all_modes(assembled(known)), printed_errors()
+    if not found:
+        return "No data set has its sizes and all modes of one mu yet.\n"
     runs = max(row["runs"] for one in found.values() for row in one["rows"])
     counts = {row["baseline"]["runs"] for one in found.values() for row in one["rows"] if "baseline" in row}
     often = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
