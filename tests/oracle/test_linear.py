@@ -56,7 +56,7 @@ def test_more_models_than_fit_one_task(storage):
     np.testing.assert_allclose(oracle.value(stack), [oracle.value(w) for w in stack], rtol=1e-13)
 
 
-@pytest.mark.parametrize("columns", [1, 3, 4, 16, 17, 33, 200])
+@pytest.mark.parametrize("columns", [1, 3, 7, 8, 9, 16, 17, 33, 200])
 @pytest.mark.parametrize("storage", STORAGE)
 def test_any_width_and_number_of_records(storage, columns):
     for records in (1, 2, 7, 8, 9, 65):
@@ -244,7 +244,7 @@ def test_the_best_point_is_chosen_most_often():
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
-@pytest.mark.parametrize("columns", [1, 3, 4, 5, 20, 103])
+@pytest.mark.parametrize("columns", [1, 7, 8, 9, 20, 24, 103, 2050])
 def test_a_record_has_the_same_score_at_every_place_of_a_tile(columns, kind):
     rng = np.random.default_rng(0)
     X, w = rng.normal(size=(16, columns)).astype(kind), rng.normal(size=columns)

@@ -104,10 +104,10 @@ class DenseBlock(Block):
         sums, slopes = np.zeros((len(asked), len(ranges), d)), np.zeros((len(asked), len(ranges)))
         index = _EVERY if which is None else which
         records, (code, parameters) = self.under(asked.loss), asked.kernel
-        # 16 kB of rows: with what is asked for in advance, 8 kB further on, most of the nearest cache
+        # 256 kB, a part of the second cache: the memory is slow to begin again after rows have been added up
         length = max(1, d * self.X.itemsize)
-        tile = min(max(16384 // length & ~7, 16), 256)
-        ahead = min(max(8192 // length & ~3, 8), 64) if length <= 2048 else 0
+        tile = min(max((1 << 18) // length & ~7, 8), 2048)
+        ahead = min(max(8192 // length & ~7, 8), 64) if which is not None and length <= 2048 else 0
 
         def task(number: int) -> None:
             model, part = divmod(number, len(ranges))

@@ -10,55 +10,129 @@ from numpy.typing import NDArray
 from sordino.arrays import Array
 from sordino.oracle.kernels.native import compiled, fetch
 from sordino.oracle.kernels.slopes import Parameters, coefficients
-from sordino.oracle.kernels.vectors import column, load, multiply_add, plus, spread, store, total, totals, widest, zeros
+from sordino.oracle.kernels.vectors import (
+    as_it_stands,
+    first_lanes,
+    load,
+    load_first,
+    multiply_add,
+    plus,
+    spread,
+    store,
+    store_first,
+    totals,
+    widest,
+    zeros,
+)
+
+SHORT = 96
+"""Bytes of a row. Eight shorter ones that follow each other are a piece of memory that is read in its order."""
+
+MANY = 2048
+"""Columns whose weights do not stay in the nearest cache beside a row."""
 
 
 @compiled
 def score_rows(
-    X: NDArray[Any], places: NDArray[np.intp], count: int, ahead: int, in_order: bool, w: Array, dots: Array
+    X: NDArray[Any], places: NDArray[np.intp], count: int, ahead: int, in_line: bool, w: Array, dots: Array
 ) -> None:
-    """dots_r = <row r, w> for r < count = 4k, row r beginning at X's flat position places_r; four rows at a time.
+    """dots_r = <row r, w> for r < count = 8k, row r beginning at X's flat position places_r.
 
-    Those `ahead` of them are asked for meanwhile: they follow in X if the rows are `in_order`, in `places` otherwise.
+    Rows `in_line` follow one another in X: taken one by one, they come as fast as the memory can send them. Short ones,
+    and rows elsewhere, are taken eight at a time, with the same bits; of the latter those `ahead` are asked for.
     """
     widest()
+    as_it_stands()
     d = X.shape[1]
-    fours = d // 4 * 4
+    eights = d // 8 * 8
+    rest = first_lanes(d - eights)
+    last = load_first(w, eights, rest)
     line = 64 // X.itemsize
-    for r in range(0, count, 4):
-        if ahead > 0 and in_order:
-            for j in range(0, 4 * d, line):
-                fetch(X, places[r] + ahead * d + j)
-        elif ahead > 0:
-            for k in range(r + ahead, r + ahead + 4):
-                for j in range(0, d, line):
-                    fetch(X, places[k] + j)
-        p0 = places[r]
-        p1 = places[r + 1]
-        p2 = places[r + 2]
-        p3 = places[r + 3]
-        a0 = zeros()
-        a1 = zeros()
-        a2 = zeros()
-        a3 = zeros()
-        for j in range(0, fours, 4):
-            v = load(w, j)
-            a0 = multiply_add(a0, load(X, p0 + j), v)
-            a1 = multiply_add(a1, load(X, p1 + j), v)
-            a2 = multiply_add(a2, load(X, p2 + j), v)
-            a3 = multiply_add(a3, load(X, p3 + j), v)
-        scores = totals(a0, a1, a2, a3)
-        for j in range(fours, d):
-            scores = multiply_add(scores, column(X, p0 + j, p1 + j, p2 + j, p3 + j), spread(w[j]))
-        store(dots, r, scores)
+    sums = np.empty(64)
+    begin = places[0]
+    one_by_one = in_line and d * X.itemsize >= SHORT and d <= MANY
+    for r in range(0, count, 8):
+        if one_by_one:
+            for k in range(8):
+                # not from `places`: a processor that has just stored a sum is careful with what it loads, and would
+                # not look ahead to the next rows
+                place = begin + (r + k) * d
+                score = zeros()
+                for j in range(0, eights, 8):
+                    score = multiply_add(score, load(X, place + j), load(w, j))
+                if eights < d:
+                    score = multiply_add(score, load_first(X, place + eights, rest), last)
+                store(sums, 8 * k, score)
+        else:
+            if ahead > 0:
+                for k in range(r + ahead, r + ahead + 8):
+                    for j in range(0, d, line):
+                        fetch(X, places[k] + j)
+            # one by one: unpacking tuples doubles the time to compile
+            if in_line:
+                p0 = begin + r * d
+                p1 = p0 + d
+                p2 = p1 + d
+                p3 = p2 + d
+                p4 = p3 + d
+                p5 = p4 + d
+                p6 = p5 + d
+                p7 = p6 + d
+            else:
+                p0 = places[r]
+                p1 = places[r + 1]
+                p2 = places[r + 2]
+                p3 = places[r + 3]
+                p4 = places[r + 4]
+                p5 = places[r + 5]
+                p6 = places[r + 6]
+                p7 = places[r + 7]
+            a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = zeros()
+            for j in range(0, eights, 8):
+                v = load(w, j)
+                a0 = multiply_add(a0, load(X, p0 + j), v)
+                a1 = multiply_add(a1, load(X, p1 + j), v)
+                a2 = multiply_add(a2, load(X, p2 + j), v)
+                a3 = multiply_add(a3, load(X, p3 + j), v)
+                a4 = multiply_add(a4, load(X, p4 + j), v)
+                a5 = multiply_add(a5, load(X, p5 + j), v)
+                a6 = multiply_add(a6, load(X, p6 + j), v)
+                a7 = multiply_add(a7, load(X, p7 + j), v)
+            if eights < d:
+                a0 = multiply_add(a0, load_first(X, p0 + eights, rest), last)
+                a1 = multiply_add(a1, load_first(X, p1 + eights, rest), last)
+                a2 = multiply_add(a2, load_first(X, p2 + eights, rest), last)
+                a3 = multiply_add(a3, load_first(X, p3 + eights, rest), last)
+                a4 = multiply_add(a4, load_first(X, p4 + eights, rest), last)
+                a5 = multiply_add(a5, load_first(X, p5 + eights, rest), last)
+                a6 = multiply_add(a6, load_first(X, p6 + eights, rest), last)
+                a7 = multiply_add(a7, load_first(X, p7 + eights, rest), last)
+            store(sums, 0, a0)
+            store(sums, 8, a1)
+            store(sums, 16, a2)
+            store(sums, 24, a3)
+            store(sums, 32, a4)
+            store(sums, 40, a5)
+            store(sums, 48, a6)
+            store(sums, 56, a7)
+        store(dots, r, totals(sums))
 
 
 @compiled
-def add_rows(X: NDArray[Any], places: NDArray[np.intp], count: int, dots: Array, out: Array) -> None:
-    """out += sum_r dots_r row_r over r < count = 8k, eight rows at a time; `places` and `dots` are overwritten."""
+def add_rows(
+    X: NDArray[Any], places: NDArray[np.intp], count: int, ahead: int, in_line: bool, dots: Array, out: Array
+) -> None:
+    """out += sum_r dots_r row_r over r < count = 8k, eight rows at a time; `places` and `dots` are overwritten.
+
+    Of rows `in_line` those `ahead` are asked for meanwhile.
+    """
     widest()
+    as_it_stands()
     d = X.shape[1]
-    fours = d // 4 * 4
+    eights = d // 8 * 8
+    rest = first_lanes(d - eights)
+    begin = places[0]
+    line = 64 // X.itemsize
     # rows with coefficient 0 are left out: they cost nothing, and 0 * NaN is never formed
     omitted = 0
     for r in range(count):
@@ -67,23 +141,38 @@ def add_rows(X: NDArray[Any], places: NDArray[np.intp], count: int, dots: Array,
     if omitted > 0:
         active = 0
         for r in range(count):
-            places[active] = places[r]
+            places[active] = begin + r * d if in_line else places[r]
             dots[active] = dots[r]
             active += int(dots[r] != 0.0)
         padded = (active + 7) // 8 * 8
+        in_line = False
         for r in range(active, padded):
             places[r] = places[0]
             dots[r] = 0.0
+    last = zeros()
     for r in range(0, padded, 8):
         # one by one: unpacking tuples doubles the time to compile
-        p0 = places[r]
-        p1 = places[r + 1]
-        p2 = places[r + 2]
-        p3 = places[r + 3]
-        p4 = places[r + 4]
-        p5 = places[r + 5]
-        p6 = places[r + 6]
-        p7 = places[r + 7]
+        if in_line:
+            p0 = begin + r * d
+            if ahead > 0:
+                for j in range(p0 + ahead * d, p0 + ahead * d + 8 * d, line):
+                    fetch(X, j)
+            p1 = p0 + d
+            p2 = p1 + d
+            p3 = p2 + d
+            p4 = p3 + d
+            p5 = p4 + d
+            p6 = p5 + d
+            p7 = p6 + d
+        else:
+            p0 = places[r]
+            p1 = places[r + 1]
+            p2 = places[r + 2]
+            p3 = places[r + 3]
+            p4 = places[r + 4]
+            p5 = places[r + 5]
+            p6 = places[r + 6]
+            p7 = places[r + 7]
         c0 = spread(dots[r])
         c1 = spread(dots[r + 1])
         c2 = spread(dots[r + 2])
@@ -92,7 +181,7 @@ def add_rows(X: NDArray[Any], places: NDArray[np.intp], count: int, dots: Array,
         c5 = spread(dots[r + 5])
         c6 = spread(dots[r + 6])
         c7 = spread(dots[r + 7])
-        for j in range(0, fours, 4):
+        for j in range(0, eights, 8):
             near = multiply_add(zeros(), c0, load(X, p0 + j))
             far = multiply_add(load(out, j), c1, load(X, p1 + j))
             near = multiply_add(near, c2, load(X, p2 + j))
@@ -102,12 +191,18 @@ def add_rows(X: NDArray[Any], places: NDArray[np.intp], count: int, dots: Array,
             near = multiply_add(near, c6, load(X, p6 + j))
             far = multiply_add(far, c7, load(X, p7 + j))
             store(out, j, plus(near, far))
-    for j in range(fours, d):
-        sums = zeros()
-        for r in range(0, padded, 4):
-            x = column(X, places[r] + j, places[r + 1] + j, places[r + 2] + j, places[r + 3] + j)
-            sums = multiply_add(sums, x, load(dots, r))
-        out[j] += total(sums)
+        if eights < d:
+            near = multiply_add(zeros(), c0, load_first(X, p0 + eights, rest))
+            last = multiply_add(last, c1, load_first(X, p1 + eights, rest))
+            near = multiply_add(near, c2, load_first(X, p2 + eights, rest))
+            last = multiply_add(last, c3, load_first(X, p3 + eights, rest))
+            near = multiply_add(near, c4, load_first(X, p4 + eights, rest))
+            last = multiply_add(last, c5, load_first(X, p5 + eights, rest))
+            near = multiply_add(near, c6, load_first(X, p6 + eights, rest))
+            last = multiply_add(last, c7, load_first(X, p7 + eights, rest))
+            last = plus(last, near)
+    if eights < d:
+        store_first(out, eights, rest, plus(load_first(out, eights, rest), last))
 
 
 @compiled
@@ -131,36 +226,31 @@ def clipped_sum(
 ) -> float:
     """out += sum of s_i scale_i x_i over records start..stop of `index` (of all records where it is empty).
 
-    A tile of rows, 8k of them, stays in the nearest cache between its two uses: for the scores, which four rows take
-    with one pass over the weights, and for the sum, which takes eight at a time. Rows `ahead` of those that are scored
-    are asked for in advance, so that the memory is busy while slopes are computed; long rows (`ahead` = 0) keep it
-    streaming by themselves. Returns the sum of the slopes s_i, clipped and weighted.
+    A tile of rows, 8k of them, stays in the second cache between its two uses, for the scores and for the sum. Memory
+    that is read in its order comes by itself while long rows are scored. Short rows that follow are asked for while a
+    tile is added up, and of the rows of an `index` those `ahead` of the ones that are scored. Returns the sum of the
+    slopes s_i, clipped and weighted.
     """
     d = X.shape[1]
     whole = index.size == 0
+    tile = min(tile, max(stop - start + 7, 8) // 8 * 8)
     places = np.empty(tile + ahead, np.intp)
     dots = np.empty(tile)
     targets = np.empty(tile)
     multipliers = np.empty(tile)
     reciprocals = np.empty(tile)
     shares = np.empty(tile)
+    later = tile if d * X.itemsize < SHORT else 0
     total_of_slopes = 0.0
     for first in range(start, stop, tile):
         count = min(tile, stop - first)
         if whole and count == tile:
-            for r in range(tile):
-                places[r] = (first + r) * d
-            score_rows(X, places, tile, ahead, True, w, dots)
-            if ahead > 0:
-                for i in range(first + ahead, first + ahead + tile, 8):
-                    fetch(y, i)
-                    fetch(scales, i)
-                    fetch(inverses, i)
-                    fetch(weights, i)
+            places[0] = first * d
+            score_rows(X, places, tile, 0, True, w, dots)
             total_of_slopes += coefficients(
                 code, parameters, dots, tile, y, scales, inverses, weights, first, offset, clip
             )
-            add_rows(X, places, tile, dots, out)
+            add_rows(X, places, tile, later, True, dots, out)
         else:
             for r in range(tile + ahead):
                 i = min(first + r, stop - 1)
@@ -182,5 +272,5 @@ def clipped_sum(
             total_of_slopes += coefficients(
                 code, parameters, dots, filled, targets, multipliers, reciprocals, shares, 0, offset, clip
             )
-            add_rows(X, places, filled, dots, out)
+            add_rows(X, places, filled, 0, False, dots, out)
     return total_of_slopes

@@ -191,7 +191,7 @@ def clipped_differences(
 ) -> float:
     """out += sum of m_i scale_i x_i over records start..stop of `index` (of all records where it is empty).
 
-    A tile of rows stays in the nearest cache for both of its scores and the sum. Returns the sum of the m_i.
+    A tile of rows stays in the second cache for both of its scores and the sum. Returns the sum of the m_i.
     """
     d = X.shape[1]
     whole = index.size == 0
@@ -219,8 +219,8 @@ def clipped_differences(
             multipliers[r] = 0.0
             reciprocals[r] = 0.0
             shares[r] = 0.0
-        score_rows(X, places, tile, 0, whole, w, dots)
-        score_rows(X, places, tile, 0, whole, since, earlier)
+        score_rows(X, places, tile, 0, False, w, dots)
+        score_rows(X, places, tile, 0, False, since, earlier)
         total += difference_coefficients(
             code,
             parameters,
@@ -236,5 +236,5 @@ def clipped_differences(
             clip,
             mix,
         )
-        add_rows(X, places, tile, dots, out)
+        add_rows(X, places, tile, 0, False, dots, out)
     return total

@@ -70,14 +70,11 @@ def add_squares(X: NDArray[Any], parts: NDArray[np.intp], waiting: Array, square
             stop, square = start + parts[part, 0], 0.0
             eights = start + parts[part, 0] // 8 * 8
             if eights > start:
-                near = zeros()
-                far = zeros()
+                sums = zeros()
                 for j in range(start, eights, 8):
                     x = load(X, place + j)
-                    near = plus(near, times(x, x))
-                    x = load(X, place + j + 4)
-                    far = plus(far, times(x, x))
-                square = total(near) + total(far)
+                    sums = plus(sums, times(x, x))
+                square = total(sums)
             for j in range(eights, stop):
                 y = np.float64(X[i, j])
                 square += y * y
