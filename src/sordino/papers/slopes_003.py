@@ -45,7 +45,11 @@ from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
 
 SEEDS = "records by (n, run) in any dimension, noise by the run, 0 to 9; the timed gradient by 7"
-STALE = ("epsilon 0.1, logistic, objective perturbation, planned, n = 4000",)
+STALE = (
+    "epsilon 0.1, logistic, objective perturbation, planned, n = 4000",
+    "epsilon 1, logistic, noisy SGD, n = 500",
+    "epsilon 1, hinge, noisy SGD on envelopes, n = 500",
+)
 WHOLE = False
 RUNS = 10
 EPSILONS = (1.0, 0.1)
@@ -252,9 +256,6 @@ def values(known: Known) -> dict[str, Value]:
             runs = len(one["excess"])
             error = float(np.std(one["excess"]) / math.sqrt(runs)) if runs > 1 else None
             found[place] = Value(float(np.mean(one["excess"])), error, runs)
-        elif "mean" in one:
-            # kept before cells had their runs
-            found[place] = Value(one["mean"], one["standard error"], one["runs"])
     return found
 
 
