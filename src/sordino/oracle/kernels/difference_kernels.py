@@ -205,6 +205,7 @@ def clipped_differences(
     total = 0.0
     for first in range(start, stop, tile):
         count = min(tile, stop - first)
+        in_line = whole and count == tile
         for r in range(count):
             i = first + r if whole else index[first + r]
             places[r] = i * d
@@ -219,8 +220,8 @@ def clipped_differences(
             multipliers[r] = 0.0
             reciprocals[r] = 0.0
             shares[r] = 0.0
-        score_rows(X, places, tile, 0, False, w, dots)
-        score_rows(X, places, tile, 0, False, since, earlier)
+        score_rows(X, places, tile, 0, in_line, w, dots)
+        score_rows(X, places, tile, 0, in_line, since, earlier)
         total += difference_coefficients(
             code,
             parameters,
@@ -236,5 +237,5 @@ def clipped_differences(
             clip,
             mix,
         )
-        add_rows(X, places, tile, 0, False, dots, out)
+        add_rows(X, places, tile, 0, in_line, dots, out)
     return total
