@@ -929,6 +929,13 @@ ROWS: list[Row] = [
         "tests/oracle/torch/test_isolation.py",
     ),
     (
+        "networks: two masks of random numbers are tried out, not four",
+        "oracle/torch/oracle.py",
+        "TRIALS = 4",
+        "TRIALS = 2",
+        "tests/oracle/torch/test_isolation.py -k tried_out",
+    ),
+    (
         "networks: a library may cut the factors of products short",
         "oracle/torch/oracle.py",
         "        if not multiplies_in_full(self._passes.dtype, self._passes.device):",

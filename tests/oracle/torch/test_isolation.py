@@ -661,6 +661,21 @@ def test_the_trial_notices_what_a_machine_may_do(which, dtype):
     assert not keeps_records_apart(computed, rows, rows)
 
 
+def test_random_numbers_are_tried_out_more_than_once(monkeypatch):
+    """Behind a mask that drops every unit there is nothing that could be rounded differently."""
+    model = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 16))
+    oracle, masks = oracle_of(model, (torch.randn(20, 16), torch.zeros(20, dtype=torch.int64))), []
+    program, drawn = oracle._passes.program, oracle._passes.program.draw_alike
+
+    def noted(*given):
+        masks.append(drawn(*given))
+        return masks[-1]
+
+    monkeypatch.setattr(program, "draw_alike", noted)
+    oracle._answer(Gradient(parameter_vector(model), 1.0))
+    assert len({mask[0][0].numpy().tobytes() for mask in masks}) == 4
+
+
 def test_a_record_on_which_the_loss_fails_counts_for_nothing():
     """nn.BCELoss raises when it is given a NaN, which would tell about a record."""
     torch.manual_seed(0)

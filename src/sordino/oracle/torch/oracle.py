@@ -48,6 +48,9 @@ LossFunction = Callable[[Any, Any], Tensor]
 SEEDS = 3
 """Words that reading a pass of records takes from the run's randomness, needed or not: seeded runs do not differ."""
 
+TRIALS = 4
+"""Of a network that draws random numbers, each with others: a mask for five units is all zeros once in 32 times."""
+
 SUMS = 1 << 22
 """Bytes of the sums of blocks that are computed together."""
 
@@ -279,16 +282,21 @@ class TorchOracle:
         self._tried.add(kind)
 
     def _apart(self, points: list[Array], shares: list[Share]) -> bool:
-        drawn = self._passes.program.draw_alike(self._streams.sampling, self._passes.rows)
         # all are clipped, so that their norms show
         small = [share._replace(clip=share.clip * _SMALL) for share in shares]
 
-        def computed(inputs: Tensor, targets: Tensor, count: int) -> list[Tensor]:
-            for place, rows in zip(self._passes.places_for(count), (inputs, targets), strict=True):
-                place.copy_(rows[:count])
-            return self._clipped(points, small, count, drawn).contributions()
+        def apart(seed: int) -> bool:
+            # other random numbers too: those of a few units may all be zeros, behind which nothing differs
+            drawn = self._passes.program.draw_alike(self._streams.sampling, self._passes.rows)
 
-        return all(keeps_records_apart(computed, *self._passes.made_up(seed)) for seed in range(2))
+            def computed(inputs: Tensor, targets: Tensor, count: int) -> list[Tensor]:
+                for place, rows in zip(self._passes.places_for(count), (inputs, targets), strict=True):
+                    place.copy_(rows[:count])
+                return self._clipped(points, small, count, drawn).contributions()
+
+            return keeps_records_apart(computed, *self._passes.made_up(seed))
+
+        return all(map(apart, range(TRIALS if self._passes.program.is_random else 2)))
 
     def _room(self, query: Gradient | Difference | Recursion) -> float:
         vectors = 2 if isinstance(query, Recursion) else 1
