@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sordino.oracle.torch import kernels
+from sordino.oracle.torch import cross_entropy, kernels
 from sordino.oracle.torch.clipping import Entry, Notes
 from sordino.oracle.torch.group_norm import is_group_norm
 from sordino.oracle.torch.layers import Rule, known_parameters
@@ -47,7 +47,7 @@ class Passes:
     def __init__(
         self, model: nn.Module, loss: Callable[[Any, Any], Tensor], sample: tuple[Tensor, Tensor], rows: int
     ) -> None:
-        self._model, self._loss = model, loss
+        self._model, self._loss = model, cross_entropy.opened(loss)
         found = places(model)
         first = found[0].parameter
         self._own_dtype, self.device = first.dtype, first.device

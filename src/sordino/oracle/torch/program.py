@@ -22,7 +22,7 @@ from torch.fx.graph import CodeGen
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
-from sordino.oracle.torch import group_norm
+from sordino.oracle.torch import cross_entropy, group_norm
 from sordino.oracle.torch.alignment import align
 from sordino.oracle.torch.draws import Draw, cut_out, is_random
 from sordino.oracle.torch.pooling import turn_images
@@ -177,7 +177,7 @@ def _plain_operations() -> Iterator[None]:
     """
 
     def refuse(function: Any) -> bool:
-        own = function in (group_norm.Forward, group_norm.Backward)
+        own = function in (group_norm.Forward, group_norm.Backward, cross_entropy.Forward, cross_entropy.Backward)
         if not own and function.vmap is not torch.autograd.Function.vmap:
             raise Untraceable("an autograd.Function of the model has a vmap rule of its own")
         return own
