@@ -13,7 +13,7 @@ import torch_networks as nets
 from sordino.budget import Relation
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import FixedSize, FullBatch, Poisson
-from sordino.oracle.torch import TorchOracle, pairs
+from sordino.oracle.torch import TorchOracle, matrix, pairs, passes
 from sordino.oracle.torch.norms import _Operations
 from sordino.oracle.torch.rounding import pivot
 from sordino.privacy.noise import GaussianNoise
@@ -128,9 +128,41 @@ def test_gradients_that_are_too_large_to_keep_are_measured_in_blocks(name, kind,
     expected = oracle_of(model, data)._answer(query).copy()
     for module in ("matrix", "patches"):
         monkeypatch.setattr(f"sordino.oracle.torch.{module}.KEEP", 0)
-    monkeypatch.setattr(pairs, "_BLOCK", 300)
+    monkeypatch.setattr(pairs, "TEMPORARY", 300)
     answer = oracle_of(model, data)._answer(query)
     assert np.linalg.norm(answer - expected) <= 1e-4 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_many_positions_are_kept_where_there_is_room(kind, monkeypatch):
+    """Where there is none, inner products tell their norms, and they are computed for the sum alone."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Flatten(), nn.Linear(16 * 64, nets.CLASSES)).float()
+    generator = torch.Generator().manual_seed(0)
+    data = torch.randn(20, 16, 64, generator=generator), torch.randint(nets.CLASSES, (20,), generator=generator)
+    query, answers = query_of(kind, model), []
+    for room in (1 << 26, 0):
+        monkeypatch.setattr(matrix, "ROOM", room)
+        oracle = oracle_of(model, data)
+        answers.append(oracle._answer(query).copy())
+        (clipping,) = oracle._clippings.values()
+        assert all((found[0, 64 * 64].rows is not None) == (room > 0) for found in clipping._parts)
+    assert np.linalg.norm(answers[1] - answers[0]) <= 1e-3 * np.linalg.norm(answers[0])
+
+
+def test_passes_are_short_where_records_leave_much_behind(monkeypatch):
+    model, (X, y) = nets.NETWORKS["linear"].model(), nets.NETWORKS["linear"].data()
+    X, y = X.repeat(8, 1)[:100], y.repeat(8)[:100]
+    whole = oracle_of(model, (X, y), chunk=100)
+    query, each = query_of("gradient", model, clip=100.0), 8 * whole._passes._layout.numbers
+    # the input and the gradient at the output, of every layer
+    assert each == 8 * sum(layer.in_features + layer.out_features for layer in model if isinstance(layer, nn.Linear))
+    assert whole._passes.rows == 112
+    # equal ones, and never fewer rows than 16
+    for room, rows in ((64 * each, 64), (40 * each, 32), (1, 16)):
+        monkeypatch.setattr(passes, "TOGETHER", room)
+        short = oracle_of(model, (X, y), chunk=100)
+        assert short._passes.rows == short._block == rows
+        np.testing.assert_allclose(short._answer(query), whole._answer(query), rtol=0, atol=100 * 2.0**-23)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

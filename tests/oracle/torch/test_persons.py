@@ -18,7 +18,7 @@ from sordino.methods import DPSGD, DPAdam, RecursiveMomentum
 from sordino.oracle.persons import Persons
 from sordino.oracle.query import Difference, Gradient, Recursion
 from sordino.oracle.sampling import FixedSize, Poisson
-from sordino.oracle.torch import TorchOracle, network_problem
+from sordino.oracle.torch import TorchOracle, network_problem, passes
 from sordino.oracle.torch.bundles import Bundles
 from sordino.oracle.torch.oracle import rows_of_pass
 from sordino.privacy.randomness import Randomness
@@ -189,6 +189,15 @@ def test_passes_hold_about_as_many_persons_as_asked_for(units, places):
     assert places <= block <= 256
     held = rows // block * (block // places)
     assert units <= held <= units + 16 * (rows // block)
+
+
+def test_a_person_is_in_one_pass_however_much_a_record_leaves_behind(monkeypatch):
+    monkeypatch.setattr(passes, "TOGETHER", 1)
+    model, data = nets.NETWORKS["linear"].model(), nets.NETWORKS["linear"].data()
+    persons = Persons.of(OWNERS, PersonUnit(20), Randomness.seeded(3))
+    oracle = oracle_of(model, data, persons)
+    assert oracle._passes.rows == oracle._block == 32
+    assert oracle._answer(queries(model)[0]).any()
 
 
 def test_batches_draw_persons():

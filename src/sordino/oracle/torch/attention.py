@@ -55,8 +55,9 @@ def _attend(
         raise ValueError(f"attention over {query.ndim} axes: give it batches, of three axes.")
     if not layer.batch_first:
         query, key, value = (tensor.transpose(0, 1) for tensor in (query, key, value))
+    # copied once: products of views, and their gradients, would copy them again and again, number by number
     q, k, v = (
-        layer.get_submodule(side)(tensor).unflatten(2, (layer.num_heads, -1)).transpose(1, 2)
+        layer.get_submodule(side)(tensor).unflatten(2, (layer.num_heads, -1)).transpose(1, 2).contiguous()
         for side, tensor in (("query", query), ("key", key), ("value", value))
     )
     mask = _mask(attn_mask, key_padding_mask, q)

@@ -32,13 +32,14 @@ class Site(NamedTuple):
 class Layout(NamedTuple):
     """The calls of a record, the parameters whose gradients they do not tell, and those without any gradient.
 
-    `overwrites` tells that the model changes its input in place; `losses` are those of made-up records, as one batch
-    and each alone.
+    `numbers` is how many numbers the books hold of a record, about; `overwrites` tells that the model changes its input
+    in place; `losses` are those of made-up records, as one batch and each alone.
     """
 
     sites: list[Site]
     apart: set[str]
     unused: set[str]
+    numbers: int
     overwrites: bool
     losses: tuple[Tensor, Tensor]
 
@@ -89,7 +90,7 @@ def layout_of(
     }
     unused = {name for name, parameter, _ in places if not used[parameter]}
     losses = (together.losses.detach(), torch.cat([each.losses.detach() for each in trials]))
-    return Layout(sites, apart, unused, trial.overwrites, losses)
+    return Layout(sites, apart, unused, _numbers(trial.calls), trial.overwrites, losses)
 
 
 def made_up(sample: tuple[Tensor, Tensor], size: int, words: int, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -161,6 +162,12 @@ def _trial(
                 "let the operation that follows work on a copy."
             )
     return Trial(calls, losses, given._version > 0)
+
+
+def _numbers(calls: list[Call]) -> int:
+    """Of gradients at outputs, and of inputs, which several layers may share."""
+    inputs = {id(each): each.numel() for call in calls for each in call.inputs}
+    return sum(inputs.values()) + sum(call.output.numel() for call in calls)
 
 
 def _site(call: Call) -> Site:

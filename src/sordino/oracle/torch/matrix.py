@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations_with_replacement
 from typing import NamedTuple
@@ -23,7 +23,10 @@ from sordino.oracle.torch.pairs import (
     sum_of,
 )
 from sordino.oracle.torch.rounding import CANCELLED, LONGEST, ROUGH, lost, slack, too_long
-from sordino.oracle.torch.workspace import Step, Workspace
+from sordino.oracle.torch.workspace import Step, Workspace, done
+
+ROOM = 1 << 26
+"""Bytes up to which a pass keeps gradients of which inner products would tell the norms for less."""
 
 MANY = 16
 """Positions from which on a record's product is computed by itself, in the books' dtype: no sum of it can cancel with
@@ -42,7 +45,9 @@ class Matrix:
     def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor | None:
         n, m = self.shape
         records = pairs[0].left.shape[0]
-        if records * n * m * work.dtype.itemsize > KEEP or not self._many(pairs):
+        size = records * n * m * work.dtype.itemsize
+        # a product that the sum takes anyway is computed once where there is room for it
+        if size > KEEP or not (self._many(pairs) or (_is_alone(pairs) and work.taken + size <= ROOM)):
             return None
         rows = work.take(records, n, m)
         work.steps.append(partial(_products, pairs, rows, work))
@@ -74,19 +79,19 @@ class Matrix:
             )
         if len(products) == 1 and products[0].is_one_for_each_share and not scaled:
             return products[0].sum_of_blocks(sums, work)
-        return lambda: self._sum_wide(sums, products, scaled, work)
+        return partial(done, list(self._sum_wide(sums, products, scaled, work)))
 
     def _sum_wide(
         self, sums: Tensor, products: Sequence[Product], scaled: Sequence[tuple[Tensor, Pair]], work: Workspace
-    ) -> None:
+    ) -> Iterator[Step]:
         # several products make up a record's gradient, which may cancel: their sum needs more digits than they have
         for out, some in zip(sums, equal_parts(len(products[0].other), len(sums)), strict=True):
             total = work.scratch("total", *self.shape, dtype=torch.float64)
             for number, product in enumerate(products):
-                product.add_wide(total, some, work, first=number == 0)
+                yield from product.add_wide(total, some, work, first=number == 0)
             for weights, pair in scaled:
-                total.addcmul_((weights[some].double() @ pair.left[some].double())[:, None], _right(pair))
-            out.copy_(total)
+                yield partial(_add_scaled, total, weights[some], pair.left[some], _right(pair))
+            yield partial(out.copy_, total)
 
     def _sum_alone(
         self,
@@ -282,26 +287,35 @@ class Product(NamedTuple):
 
         return write
 
-    def add_wide(self, total: Tensor, some: slice, work: Workspace, first: bool) -> None:
+    def add_wide(self, total: Tensor, some: slice, work: Workspace, first: bool) -> Iterator[Step]:
         mixed = work.scratch("mixed", *self.mixed[0][1][some].shape, dtype=torch.float64)
         for number, (weights, tensor) in enumerate(self.mixed):
-            each = weights[some].double().view(-1, *[1] * (tensor.ndim - 1))
-            if number == 0:
-                torch.mul(tensor[some], each, out=mixed)
-            else:
-                mixed.addcmul_(tensor[some].double(), each)
+            each = weights[some].view(-1, *[1] * (tensor.ndim - 1))
+            yield partial(_mix, mixed, tensor[some], each, first=number == 0)
         other = self.other[some]
         if other.is_floating_point():
-            other = work.scratch("other", *other.shape, dtype=torch.float64).copy_(other)
-            left, right = (each.view(-1, each.shape[-1]) for each in self._sides(mixed, other))
-            torch.addmm(total, left.T, right, beta=0 if first else 1, out=total)
+            wide = work.scratch("other", *other.shape, dtype=torch.float64)
+            left, right = (each.view(-1, each.shape[-1]) for each in self._sides(mixed, wide))
+            yield partial(wide.copy_, other)
+            yield partial(torch.addmm, total, left.T, right, beta=0 if first else 1, out=total)
         else:
             if first:
-                total.zero_()
-            total.index_add_(0, other.reshape(-1), mixed.view(-1, mixed.shape[-1]))
+                yield total.zero_
+            yield partial(total.index_add_, 0, other.view(-1), mixed.view(-1, mixed.shape[-1]))
 
     def _sides(self, mixed: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
         return (mixed, other) if self.lefts else (other, mixed)
+
+
+def _mix(mixed: Tensor, tensor: Tensor, weights: Tensor, first: bool) -> None:
+    if first:
+        torch.mul(tensor, weights.double(), out=mixed)
+    else:
+        mixed.addcmul_(tensor.double(), weights.double())
+
+
+def _add_scaled(total: Tensor, weights: Tensor, left: Tensor, rows: Tensor) -> None:
+    total.addcmul_((weights.double() @ left.double())[:, None], rows)
 
 
 def _merged(weighted: Sequence[tuple[Tensor, Pair]]) -> list[Product]:

@@ -109,7 +109,7 @@ class TorchOracle:
         sample = self._records.sample(self._streams.sampling.words(SEEDS))
         places = 1 if self._bundles is None else self._bundles.records.shape[1]
         rows, block = rows_of_pass(min(problem.records, max(1, 1024 // places)) if chunk is None else chunk, places)
-        self._passes = Passes(copy_of(model), loss, sample, rows)
+        self._passes = Passes(copy_of(model), loss, sample, rows, places)
         # a pass may have to be shorter than that, and is one block then
         self._block = block if self._passes.rows == rows else self._passes.rows
         if places > self._block:

@@ -25,12 +25,10 @@ import torch
 from torch import Tensor
 
 from sordino.oracle.torch.norms import Norms
-from sordino.oracle.torch.workspace import Step, Workspace
+from sordino.oracle.torch.workspace import TEMPORARY, Step, Workspace
 
 KEEP = 1 << 25
 """Bytes of gradients, a row per record of a chunk, that a parameter may keep between measuring and summing."""
-
-_BLOCK = 1 << 21  # bytes of a temporary that is filled for a few records at a time
 
 
 class Pair(NamedTuple):
@@ -125,7 +123,7 @@ def same(a: Tensor, b: Tensor) -> bool:
 
 def blocks(records: int, bytes_each: int) -> list[slice]:
     """Ranges of records whose temporaries stay in the cache, all of one length: no record is computed differently."""
-    most = max(1, _BLOCK // max(1, bytes_each))
+    most = max(1, TEMPORARY // max(1, bytes_each))
     step = max(size for size in range(1, min(most, records) + 1) if records % size == 0)
     return [slice(first, first + step) for first in range(0, records, step)]
 

@@ -30,6 +30,10 @@ MULTIPLE = 16
 """Rows of a pass come in multiples: the last of an odd number may be computed in another way than the others."""
 
 
+TOGETHER = 3 << 24
+"""Bytes of the books of a pass, about: with more of them, what one operation leaves is far away for the next."""
+
+
 class Books(NamedTuple):
     """How a call is booked: by which rule, for which parameters."""
 
@@ -41,11 +45,18 @@ class Books(NamedTuple):
 class Passes:
     """Owns a model, whose trainable parameters become views of one flat vector. Every pass has `rows` rows.
 
-    The books are kept in the model's dtype, or in single precision where it has less.
+    Those are as many as were asked for or, where that would take much memory, fewer of them in equal passes; not fewer
+    than `least` for the sake of speed alone. The books are kept in the model's dtype, or in single precision where it
+    has less.
     """
 
     def __init__(
-        self, model: nn.Module, loss: Callable[[Any, Any], Tensor], sample: tuple[Tensor, Tensor], rows: int
+        self,
+        model: nn.Module,
+        loss: Callable[[Any, Any], Tensor],
+        sample: tuple[Tensor, Tensor],
+        rows: int,
+        least: int = 1,
     ) -> None:
         self._model, self._loss = model, cross_entropy.opened(loss)
         found = places(model)
@@ -76,7 +87,7 @@ class Passes:
             if isinstance(books.layer, Unit) and "weight" in books.places
         }
         self._entries: list[tuple[tuple[int, int], Form, int, int | None, bool]] = []
-        self.rows = self._largest(rows)
+        self.rows = self._largest(rows, least)
         self._inputs, self._targets = self.made_up()
         self._filling = [part[:1].clone() for part in (self._inputs, self._targets)]
         self.program = self._traced()
@@ -167,14 +178,17 @@ class Passes:
         self.program = self._program(together=True, aligned=True)
         return "in rows filled up with zeros"
 
-    def _largest(self, rows: int) -> int:
-        """How many rows a pass may have, so that gradients that must be written down fit."""
-        apart = sum(place.parameter.numel() for place in self._apart)
-        fitting = max(1, KEEP // (apart * self.dtype.itemsize)) if apart else rows
+    def _largest(self, rows: int, least: int) -> int:
+        """How many rows a pass may have, so that gradients that must be written down fit, and books are near."""
+        apart = sum(place.parameter.numel() for place in self._apart) * self.dtype.itemsize
+        near = max(-(-least // MULTIPLE) * MULTIPLE, TOGETHER // max(1, self._layout.numbers * self.dtype.itemsize))
+        fitting = min(near, max(1, KEEP // apart)) if apart else near
         if fitting >= rows:
             return rows
-        # one block: a few rows fit, or there are as many as were asked for
-        return min(BLOCK, max(MULTIPLE, fitting // MULTIPLE * MULTIPLE))
+        # one block
+        most = min(BLOCK, max(MULTIPLE, fitting // MULTIPLE * MULTIPLE))
+        equal = max(least, -(-rows // -(-rows // most)))
+        return min(most, -(-equal // MULTIPLE) * MULTIPLE)
 
     def _traced(self) -> Program:
         try:

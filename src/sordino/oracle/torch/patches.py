@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -22,7 +22,7 @@ from sordino.oracle.torch.pairs import (
     sum_of,
 )
 from sordino.oracle.torch.rounding import lost, slack, too_long
-from sordino.oracle.torch.workspace import Step, Workspace
+from sordino.oracle.torch.workspace import Step, Workspace, done
 
 Convolution = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
 
@@ -58,13 +58,17 @@ class Patches:
         if records * self._numbers * work.dtype.itemsize > KEEP:
             return None
         rows = work.take(records, self._numbers)
-        parts = [([pair.part(some) for pair in pairs], rows[some]) for some in self._blocks(pairs)]
-        work.steps += [partial(self._products, some, out, work) for some, out in parts]
+        for some in self._blocks(pairs):
+            work.steps += self._products([pair.part(some) for pair in pairs], rows[some], work)
         return rows
 
     def measure(self, pairs: Sequence[Pair], share: int, norms: Norms, work: Workspace) -> None:
         squares = work.take(len(pairs[0].left), dtype=torch.float64)
-        work.steps.append(lambda: self._measured(pairs, squares, work))
+        for some in self._blocks(pairs):
+            rows = work.scratch("rows", some.stop - some.start, self._numbers)
+            work.steps += self._products([pair.part(some) for pair in pairs], rows, work)
+            work.steps.append(partial(_measure, rows, squares[some]))
+        work.steps.append(partial(self._bound, pairs, squares, work))
         norms.add_known(share, squares)
 
     def sum(self, out: Tensor, weighted: Sequence[tuple[Tensor, Pair]], work: Workspace) -> Step:
@@ -74,27 +78,23 @@ class Patches:
             shares.setdefault(id(weights), (weights, []))[1].append(pair)
         bits = [work.note_bits(len(weights)) for weights, _ in shares.values()]
 
-        def write() -> None:
-            out.zero_()
-            for (weights, pairs), seen in zip(shares.values(), bits, strict=True):
-                for total, block in zip(out, equal_parts(len(weights), len(out)), strict=True):
-                    self._add([pair.part(block) for pair in pairs], weights[block], total, seen[block], work)
+        steps: list[Step] = [out.zero_]
+        for (weights, pairs), seen in zip(shares.values(), bits, strict=True):
+            for total, block in zip(out, equal_parts(len(weights), len(out)), strict=True):
+                steps += self._add([pair.part(block) for pair in pairs], weights[block], total, seen[block], work)
+        return partial(done, steps)
 
-        return write
-
-    def _add(self, pairs: Sequence[Pair], weights: Tensor, total: Tensor, seen: Tensor, work: Workspace) -> None:
+    def _add(
+        self, pairs: Sequence[Pair], weights: Tensor, total: Tensor, seen: Tensor, work: Workspace
+    ) -> Iterator[Step]:
         for some in self._blocks(pairs):
             rows = work.scratch("rows", some.stop - some.start, self._numbers)
-            self._products([pair.part(some) for pair in pairs], rows, work)
-            if work.trying:
-                seen[some] = bits_of(rows).sum(1)
-            total.addmv_(rows.T, weights[some])
+            yield from self._products([pair.part(some) for pair in pairs], rows, work)
+            yield partial(_note, rows, seen[some], work)
+            yield partial(total.addmv_, rows.T, weights[some])
 
-    def _measured(self, pairs: Sequence[Pair], squares: Tensor, work: Workspace) -> None:
-        for some in self._blocks(pairs):
-            rows = work.scratch("rows", some.stop - some.start, self._numbers)
-            self._products([pair.part(some) for pair in pairs], rows, work)
-            squares[some] = torch.linalg.vector_norm(rows, dim=1)
+    def _bound(self, pairs: Sequence[Pair], squares: Tensor, work: Workspace) -> None:
+        """From norms as they are computed to squares that are not too small."""
         positions = sum(pair.left[0, 0].numel() for pair in pairs)
         # the sum is taken anew, from the pairs: rounding is relative to what was added up, at most |left| |patches|,
         # and every number of the padded image stands in at most as many patches as the kernel has places
@@ -108,22 +108,26 @@ class Patches:
         patches = right.shape[1] * math.prod(self._kernel) * left[0, 0].numel()
         return blocks(len(left), patches * left.element_size())
 
-    def _products(self, pairs: Sequence[Pair], rows: Tensor, work: Workspace) -> None:
+    def _products(self, pairs: Sequence[Pair], rows: Tensor, work: Workspace) -> Iterator[Step]:
         """left_g patches_g' for every group of channels, written into `rows`."""
         records, groups = len(rows), self._groups
         out = rows.view(records * groups, self._left_channels // groups, -1)
         narrow = out.shape[1] <= NARROW
         turned = work.scratch("turned", len(out), out.shape[2], out.shape[1]) if narrow else out
         for number, (left, right) in enumerate(_both(pair) for pair in pairs if not pair.shared):
-            seen, positions = self._seen(self._image(right, work), left.shape[2:]), left[0, 0].numel()
+            image, copied = self._image(right, work)
+            yield from copied
+            seen, positions = self._seen(image, left.shape[2:]), left[0, 0].numel()
             # one copy for all records: PyTorch's im2col sets its threads to work anew for every single one
-            patches = work.scratch("patches", *seen.shape).copy_(seen)
-            one, other = (each.reshape(records * groups, -1, positions) for each in (left, patches))
+            patches = work.scratch("patches", *seen.shape)
+            yield partial(patches.copy_, seen)
+            one, other = (each.view(records * groups, -1, positions) for each in (left, patches))
             one, other = (other, one) if narrow else (one, other)
-            work.add_bmm(turned, one, other.transpose(1, 2), first=number == 0)
+            yield partial(work.add_bmm, turned, one, other.transpose(1, 2), first=number == 0)
         if narrow:
-            out.copy_(turned.transpose(1, 2))
-        add_scaled_rows(rows.view(records, self._left_channels, -1), pairs)
+            yield partial(out.copy_, turned.transpose(1, 2))
+        if any(pair.shared for pair in pairs):
+            yield partial(add_scaled_rows, rows.view(records, self._left_channels, -1), pairs)
 
     def _seen(self, image: Tensor, counts: torch.Size) -> Tensor:
         """(records, channels, places of the kernel, positions): what every place of the kernel meets."""
@@ -132,9 +136,16 @@ class Patches:
         between = [apart * step for apart, step in zip(self._stride, axes, strict=True)]
         return image.as_strided((*image.shape[:2], *self._kernel, *counts), (*first, *inside, *between))
 
-    def _image(self, right: Tensor, work: Workspace) -> Tensor:
-        framed = self._fill == "constant" and any(self._margin)
-        return work.framed(right, self._margin) if framed else self._copied(right)
+    def _image(self, right: Tensor, work: Workspace) -> tuple[Tensor, list[Step]]:
+        """Where the images will be with their margin, and what brings them there."""
+        if not any(self._margin):
+            return right, []
+        if self._fill == "constant":
+            framed, inside = work.frame(right, self._margin)
+            return framed, [partial(inside.copy_, right)]
+        copied = self._copied(right)
+        room = work.scratch("copied", *copied.shape)
+        return room, [lambda: room.copy_(self._copied(right))]
 
     def _copied(self, right: Tensor) -> Tensor:
         """With a margin of copies, or none."""
@@ -147,6 +158,15 @@ class Patches:
         # zeros add nothing to it, a margin of copies does
         image = right if self._fill == "constant" else self._copied(right)
         return _length(left) * _length(image) * math.sqrt(math.prod(self._kernel))
+
+
+def _measure(rows: Tensor, norms: Tensor) -> None:
+    norms.copy_(torch.linalg.vector_norm(rows, dim=1))
+
+
+def _note(rows: Tensor, seen: Tensor, work: Workspace) -> None:
+    if work.trying:
+        seen.copy_(bits_of(rows).sum(1))
 
 
 def _both(pair: Pair) -> tuple[Tensor, Tensor]:

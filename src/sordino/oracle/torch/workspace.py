@@ -7,7 +7,7 @@ for a small network that would cost more than the numbers do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -17,17 +17,27 @@ from sordino.oracle.torch import alignment
 
 Step = Callable[[], object]
 
+TEMPORARY = 1 << 21
+"""Bytes of what is filled for a few records at a time."""
+
+
+def done(steps: Sequence[Step]) -> None:
+    """Do them, one after the other."""
+    for step in steps:
+        step()
+
 
 class Workspace:
     """Tensors on one device, mostly of one dtype. `steps` are to be done in every pass, in their order.
 
-    `aligned` has batched products computed as in `alignment`. While `trying`, what records add is noted, as sums of
-    its bits, by those who compute it anew for a sum.
+    `taken` is how many bytes were asked for to stay. `aligned` has batched products computed as in `alignment`. While
+    `trying`, what records add is noted, as sums of its bits, by those who compute it anew for a sum.
     """
 
     def __init__(self, dtype: torch.dtype, device: torch.device, aligned: bool = False) -> None:
         self.dtype, self.device, self.aligned = dtype, device, aligned
         self.steps: list[Step] = []
+        self.taken = 0
         self.trying = False
         self.bits: list[Tensor] = []
         self._scratch: dict[tuple[str, torch.dtype], Tensor] = {}
@@ -35,19 +45,23 @@ class Workspace:
 
     def take(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Uninitialised, and nobody else's."""
-        return torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
+        taken = torch.empty(shape, dtype=dtype or self.dtype, device=self.device)
+        self.taken += taken.nbytes
+        return taken
 
     def scratch(self, name: str, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """Uninitialised, and the caller's until somebody asks for the same name."""
+        """Uninitialised, and the caller's until somebody who asked for the same name writes to it."""
         key, size = (name, dtype or self.dtype), math.prod(shape)
         if key not in self._scratch or self._scratch[key].numel() < size:
-            self._scratch[key] = torch.empty(size, dtype=key[1], device=self.device)
+            # more than is asked for: most of those who ask next find room there too
+            most = max(size, TEMPORARY // key[1].itemsize)
+            self._scratch[key] = torch.empty(most, dtype=key[1], device=self.device)
         return self._scratch[key][:size].view(shape)
 
-    def framed(self, image: Tensor, margin: tuple[int, ...]) -> Tensor:
-        """A copy with zeros around it, which are written once; a margin as functional.pad wants it.
+    def frame(self, image: Tensor, margin: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Room for an image of this shape with zeros around it, which are written once, and what is inside of them.
 
-        The caller's until somebody asks for one of the same shape.
+        The caller's until somebody asks for one of the same shape. A margin is as functional.pad wants it.
         """
         key = (image.shape, image.dtype, margin)
         if key not in self._frames:
@@ -55,9 +69,7 @@ class Workspace:
             for axis, before in enumerate(margin[::2], 1):
                 inside = inside.narrow(-axis, before, image.shape[-axis])
             self._frames[key] = framed, inside
-        framed, inside = self._frames[key]
-        inside.copy_(image)
-        return framed
+        return self._frames[key]
 
     def note_bits(self, records: int) -> Tensor:
         """Where to note them, one number per record."""
