@@ -74,12 +74,36 @@ def test_probabilities_as_targets_stay_as_they_are():
     assert all(each.any() for each in found)
 
 
-def test_a_class_of_its_own_stays_as_it_is():
-    class Twice(nn.CrossEntropyLoss):
-        def forward(self, input, target):
-            return 2 * super().forward(input, target)
+class TwiceForward(nn.CrossEntropyLoss):
+    def forward(self, input, target):
+        return 2 * super().forward(input, target)
 
-    loss = Twice(reduction="none")
+
+class TwiceCalled(nn.CrossEntropyLoss):
+    def __call__(self, *given):
+        return 2 * super().__call__(*given)
+
+
+def with_hook():
+    loss = nn.CrossEntropyLoss(reduction="none")
+    loss.register_forward_hook(lambda module, given, losses: 2 * losses)
+    return loss
+
+
+def with_forward():
+    loss = nn.CrossEntropyLoss(reduction="none")
+    forward = loss.forward
+    loss.forward = lambda *given: 2 * forward(*given)
+    return loss
+
+
+@pytest.mark.parametrize(
+    "made",
+    [lambda: TwiceForward(reduction="none"), lambda: TwiceCalled(reduction="none"), with_hook, with_forward],
+    ids=["forward", "call", "hook", "forward of its own"],
+)
+def test_a_loss_that_does_more_stays_as_it_is(made):
+    loss = made()
     assert cross_entropy.opened(loss) is loss
     model, data = NETWORK.model(torch.float32), NETWORK.data(torch.float32)
     oracle = TorchOracle(model, loss, data, nets.problem_of(model, len(data[0])))
