@@ -168,6 +168,16 @@ def test_a_disk_that_is_full_takes_no_release_away(records, monkeypatch):
     assert logistic().fit(*records).coef_.shape == (1, 3)
 
 
+def test_a_sample_that_is_gone_since_it_was_listed_takes_no_release_away(records):
+    logistic().fit(*records)
+    gone = releases._folder() / "0-0.seen"
+    gone.symlink_to("nowhere")
+    try:
+        assert numbers(lambda: logistic().fit(*records)) == [2]
+    finally:
+        gone.unlink()
+
+
 def test_an_additive_model_is_another_release_on_the_same_records(records):
     X, y = records
     classifier = PrivateAdditiveClassifier(1.0, ranges=(-1, 1), classes=[0, 1], method=FEW)
