@@ -19,6 +19,7 @@ from sordino.methods import (
     DPSGD,
     DPAdam,
     DPRMSProp,
+    HalvedMidway,
     NoisyGradientDescent,
     NoisySGD,
     ObjectivePerturbation,
@@ -221,6 +222,10 @@ SEARCH = RepeatedSelection((Setting(NoisyGradientDescent()),), calibration="pape
         (NoisySGD(calibration="paper"), replace(PLAIN, domain=Ball(30.0)), SMALL, r"beta of at most 0\.1596 "),
         (NoisySGD(calibration="paper"), Problem(5000, 20, Logistic()), FINE, "a bounded domain"),
         (NoisySGD(release="last", calibration="paper"), PLAIN, FINE, "release='average'"),
+        (NoisySGD(step_size=177.0, calibration="paper"), PLAIN, FINE, "at most 2/beta = 8, and they are 177"),
+        # M / sqrt(T) = 12
+        (NoisySGD(25, calibration="paper"), replace(PLAIN, domain=Ball(60.0)), FINE, "at most .* = 8, and they are 12"),
+        (NoisySGD(rate=HalvedMidway(), calibration="paper"), PLAIN, FINE, "leave rate out"),
         (ProximalSmoothing(calibration="paper"), replace(PLAIN, loss=Hinge()), LARGE, "epsilon of at most 1"),
         (ObjectivePerturbation(calibration="paper"), PLAIN, LARGE, "epsilon of at most 1"),
         (ObjectivePerturbation(calibration="paper"), PLAIN, LOOSE, "delta of at most 1/n"),

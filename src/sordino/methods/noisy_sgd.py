@@ -15,7 +15,7 @@ like any other. Convexity plays no part in it.
 `calibration="paper"` is Algorithm 1: sigma^2 = 8 T L^2 log(1/delta) / (n^2 epsilon^2), which was proved for batches
 drawn with replacement by a theorem about Poisson batches; the certificate states what it gives for the batches that are
 drawn. What is `None` comes from Theorem 3.2 then, and its conditions are checked: a domain of radius M, epsilon <= 1,
-delta <= 1/n^2, and  beta <= (L/M) min(sqrt(n/2), epsilon n / (2 sqrt(2 d log(1/delta)))).
+delta <= 1/n^2,  beta <= (L/M) min(sqrt(n/2), epsilon n / (2 sqrt(2 d log(1/delta)))),  and equal steps, eta <= 2/beta.
 
 The schedules of Yu et al. 2020 are settings: eta_t = 1/(nu t) is `step_size=1/nu, rate=Inverse()` with a public nu
 (see `sordino.curvature`), and their experiments' DP-SGD is `rate=HalvedMidway(), release="last"`.
@@ -104,12 +104,13 @@ class NoisySGD:
     def _descent(self, problem: AnyProblem, budget: Budget) -> tuple[Descent, int]:
         if isinstance(problem, NetworkProblem):
             return Descent(self.steps or 0, self.step_size or 0.0, clip_of(problem, self.clip)), self.batch_size or 0
-        if self.calibration == "paper" and not (self.steps and self.batch_size and self.step_size):
-            self._require_conditions(problem, budget)
         theorem = self.release == "average" or self.calibration == "paper"
-        return (self._theorem if theorem else self._balanced)(problem, budget)
+        descent, b = (self._theorem if theorem else self._balanced)(problem, budget)
+        if self.calibration == "paper" and not (self.steps and self.batch_size and self.step_size):
+            self._require_conditions(problem, budget, descent.step_size)
+        return descent, b
 
-    def _require_conditions(self, problem: Problem, budget: Budget) -> None:
+    def _require_conditions(self, problem: Problem, budget: Budget, eta: float) -> None:
         (L, beta, _), n, d = problem.constants, problem.records, problem.dim
         M = min(problem.domain.radius, self.radius or math.inf)
         spread = math.sqrt(d * math.log(1 / budget.delta))
@@ -122,6 +123,9 @@ class NoisySGD:
             (budget.epsilon <= 1, f"epsilon of at most 1, and it is {budget.epsilon:g}"),
             (budget.delta <= n**-2, f"delta of at most 1/n^2 = {n**-2:.3g}, and it is {budget.delta:g}"),
             (beta <= most, f"a smoothness beta of at most {most:.4g} at this n, d and budget, and it is {beta:.4g}"),
+            # what the condition on beta is there for (Lemma 3.4), where numbers are given
+            (eta * beta <= 2, f"steps of at most 2/beta = {2 / beta:.4g}, and they are {eta:.4g}"),
+            (isinstance(self.rate, Constant), "steps that are all alike: leave rate out"),
         )
 
     def _theorem(self, problem: Problem, budget: Budget) -> tuple[Descent, int]:

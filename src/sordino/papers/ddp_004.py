@@ -38,7 +38,14 @@ from sordino.federation.secure_oracle import SecureOracle
 from sordino.methods import Cosine, RecursiveMomentum
 from sordino.oracle import linear_oracle
 from sordino.oracle.protocol import Oracle
-from sordino.papers.ddp_report import DISTRIBUTED, READING as READING, WAYS, draw as draw, tables as tables
+from sordino.papers.ddp_report import (
+    DISTRIBUTED,
+    READING as READING,
+    WAYS,
+    draw as draw,
+    networks_in_full,
+    tables as tables,
+)
 from sordino.papers.experiment import Cell, Known, Value, cell
 from sordino.papers.in_the_open import InTheOpen
 from sordino.papers.passes import addresses, issue
@@ -200,7 +207,7 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
 
 
 def values(known: Known) -> dict[str, Value]:
-    """Test losses; the paper's of DDP-SRM beside those against nobody who colludes."""
+    """Test losses, the paper's of DDP-SRM beside those against nobody who colludes; and test errors of the network."""
     found = {}
     for name, epsilon in CHOSEN:
         for way in WAYS:
@@ -209,4 +216,6 @@ def values(known: Known) -> dict[str, Value]:
                 error = float(np.std(losses, ddof=1) / len(losses) ** 0.5) if len(losses) > 1 else None
                 printed = DISTRIBUTED[name, epsilon] if way == "t = 0" else None
                 found[place] = Value(float(np.mean(losses)), error, len(losses), printed)
+    for m, one in networks_in_full(known).items():
+        found[f"MNIST, {m} owners: test error, %"] = Value(100 - 100 * one["accuracy"], None, 1)
     return found

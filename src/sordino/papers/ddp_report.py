@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -83,9 +84,20 @@ def _networks(known: Known) -> list[str]:
     return lines
 
 
+def networks_in_full(known: Known) -> dict[int, Any]:
+    """The network's runs of full length, by how many owners there are."""
+    return {int(c.split()[1]): one for c, one in known.items() if c.startswith("MNIST") and c.endswith("in full")}
+
+
 def draw(known: Known, path: Path) -> None:
-    with drawing(path, 1, len(DISTRIBUTED), figsize=(2.6 * len(DISTRIBUTED), 2.8), squeeze=False) as panels:
-        for axes, (row, printed) in zip(panels[0], DISTRIBUTED.items(), strict=True):
+    owners = networks_in_full(known)
+    across = len(DISTRIBUTED) + bool(owners)
+    with drawing(path, 1, across, figsize=(2.6 * across, 2.8), squeeze=False) as panels:
+        if owners:
+            errors = [100 - 100 * one["accuracy"] for one in owners.values()]
+            panels[0][-1].bar([str(m) for m in owners], errors, width=0.6)
+            panels[0][-1].set(title="MNIST, the network", xlabel="owners", ylabel="test error, %")
+        for axes, (row, printed) in zip(panels[0], DISTRIBUTED.items(), strict=False):
             if not all(f"{_key(row)}, {way}" in known for way in WAYS):
                 continue
             losses = [known[f"{_key(row)}, {way}"]["losses"] for way in WAYS]
@@ -94,7 +106,8 @@ def draw(known: Known, path: Path) -> None:
             axes.axhline(printed, color="black", lw=0.7, ls=":", label="printed DDP-SRM")
             axes.set_xticks(range(len(WAYS)), ["central", "t=0", "t=1", "t=4"], fontsize=7)
             axes.set(title=_key(row), ylabel="test loss" if axes is panels[0][0] else "")
-        panels[0][0].legend(fontsize=6, frameon=False)
+        if panels[0][0].get_legend_handles_labels()[0]:
+            panels[0][0].legend(fontsize=6, frameon=False)
 
 
 def _key(row: tuple[str, float]) -> str:

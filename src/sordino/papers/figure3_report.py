@@ -166,5 +166,6 @@ def draw(known: Known, path: Path) -> None:
                 panel.fill_between(runs[0]["steps"], mean - spread, mean + spread, color=line.get_color(), alpha=0.2)
                 averaged = 100 - 100 * np.mean([run["averaged"] for run in runs])
                 panel.plot(runs[0]["steps"][-1], averaged, "o", ms=3, color=line.get_color())
-            panel.set(xlabel="iterations", ylabel="test error, %", title=f"{data}, epsilon {budget}", yscale="log")
+            panel.set(xlabel="iterations", ylabel="test error, %", yscale="log")
+            panel.set_title(f"{data}, epsilon {budget}", fontsize=8)
         panels[0][0].legend(fontsize=7, frameon=False)

@@ -5,9 +5,10 @@ delta = 1e-6. One of
 
     n in 1,000 .. 16,000,     d in 5 .. 80,     epsilon in .125 .. 1,       around  n = 4,000, d = 20, epsilon = .5
 
-is changed at a time. An exponent is the slope of the logarithm of the mean against the logarithm of what is changed, by
-least squares; its error is that of the means, which are over independent sets of records. A theorem's exponent leaves
-logarithms out: log(n) alone adds some .1 to a slope over these sizes.
+is changed at a time; a row may have an n of its own, where these take too many steps. An exponent is the slope of the
+logarithm of the mean against the logarithm of what is changed, by least squares; its error is that of the means, which
+are over independent sets of records. A theorem's exponent leaves logarithms out: log(n) alone adds some .1 to a slope
+over these sizes.
 
     excess      F(w) - min F on the records
     norm        of the gradient of F at the released point
@@ -50,7 +51,7 @@ GRID: dict[str, tuple[float, ...]] = {
     "d": (5, 10, 20, 40, 80),
     "epsilon": (0.125, 0.25, 0.5, 1.0),
 }
-BASE = {"n": 4000, "d": 20, "epsilon": 0.5}
+BASE = {"d": 20, "epsilon": 0.5}
 
 Powers = tuple[float, float, float]
 """Of n, d and epsilon."""
@@ -67,6 +68,10 @@ class Row:
     gradients: Powers | None = None
     penalty: Penalty | None = None
     pure: bool = False
+    sizes: tuple[float, ...] = GRID["n"]
+    """n; the middle one goes with every d and epsilon."""
+    ends: Callable[[Any, Problem, np.ndarray, np.ndarray, int, int], np.ndarray] | None = None
+    """What that many runs of a plan on these records end at, by a seed, where the library's loop would take hours."""
 
     def problem(self, n: int, d: int) -> Problem:
         return Problem(n, d, Logistic()) if self.penalty is None else Problem(n, d, Logistic(), penalty=self.penalty)
@@ -86,9 +91,14 @@ def measure(row: Row, n: int, d: int, epsilon: float, sets: int, runs: int) -> d
     plan = method.plan(problem, budget)
     means = []
     for seed in range(sets):
-        oracle = linear_oracle(*records(n, d, seed), problem, Rows(1.0))
-        # one by one: runs side by side share their batches, and where they stop
-        ends = [method.run(plan, problem, oracle, Randomness.seeded(1000 * seed + run)).weights for run in range(runs)]
+        X, y = records(n, d, seed)
+        oracle = linear_oracle(X, y, problem, Rows(1.0))
+        if row.ends is None:
+            # one by one: runs side by side share their batches, and where they stop
+            some = [Randomness.seeded(1000 * seed + run) for run in range(runs)]
+            ends = [method.run(plan, problem, oracle, randomness).weights for randomness in some]
+        else:
+            ends = list(row.ends(plan, problem, X, y, seed, runs))
         means.append(float(np.mean([_error(row, problem, oracle, w) for w in ends])))
         if row.of == "excess":
             means[-1] -= _least(problem, oracle)
@@ -123,11 +133,12 @@ def _gradients(plan: Plan, problem: Problem) -> float | None:
     return None
 
 
-def places(quick: bool) -> list[tuple[str, dict[str, float]]]:
+def places(row: Row, quick: bool) -> list[tuple[str, dict[str, float]]]:
     """Which of the three is changed, and all three. Quick: the least and the largest of each."""
+    base = {"n": row.sizes[len(row.sizes) // 2], **BASE}
     return [
-        (axis, {**BASE, axis: value})
-        for axis, grid in GRID.items()
+        (axis, {**base, axis: value})
+        for axis, grid in {**GRID, "n": row.sizes}.items()
         for value in ((grid[0], grid[-1]) if quick else grid)
     ]
 
@@ -138,7 +149,7 @@ def named(row: Row, at: dict[str, float]) -> str:
 
 def along(known: Known, row: Row, axis: str) -> dict[float, Any]:
     """The cells of a row in which this one is changed, by its value."""
-    asked = {at[axis]: named(row, at) for changed, at in places(False) if changed == axis}
+    asked = {at[axis]: named(row, at) for changed, at in places(row, False) if changed == axis}
     return {value: known[name] for value, name in asked.items() if name in known}
 
 
@@ -162,7 +173,7 @@ class Rates:
         return {
             named(row, at): cell(partial(measure, row, int(at["n"]), int(at["d"]), at["epsilon"], sets, runs))
             for row in self.rows
-            for _, at in places(quick)
+            for _, at in places(row, quick)
         }
 
     def exponents(self, known: Known) -> dict[tuple[str, str, str], tuple[float, float, float]]:
@@ -218,7 +229,7 @@ class Rates:
         if what == "gradients":
             return ""
         ratios = []
-        for _, at in places(False):
+        for _, at in places(row, False):
             one = known.get(named(row, at), {})
             mean = float(np.mean(one["by set"])) if one else 0.0
             # theorems about squared norms, of which the mean norm is at most the root
@@ -228,8 +239,10 @@ class Rates:
         return f"{min(ratios):.1f} to {max(ratios):.1f}" if ratios else ""
 
     def draw(self, known: Known, path: Path) -> None:
-        with drawing(path, 1, len(GRID), figsize=(4 * len(GRID), 4), squeeze=False) as panels:
-            for axes, axis in zip(panels[0], GRID, strict=True):
+        with drawing(path, 1, len(GRID) + 1, figsize=(4 * len(GRID) + 3, 4), squeeze=False) as panels:
+            *plots, beside = panels[0]
+            for axes, axis in zip(plots, GRID, strict=True):
+                ticks: set[float] = set()
                 for colour, row in enumerate(self.rows):
                     there = along(known, row, axis)
                     if not there:
@@ -237,7 +250,11 @@ class Rates:
                     x, means = list(there), [float(np.mean(one["by set"])) for one in there.values()]
                     axes.plot(x, means, "o-", ms=3, lw=1, color=f"C{colour}", label=f"{row.name} ({row.of})")
                     power = row.promised[list(GRID).index(axis)]
-                    axes.plot(x, [means[0] * (one / x[0]) ** power for one in x], ":", lw=0.7, color=f"C{colour}")
+                    axes.plot(x, [means[0] * (one / x[0]) ** power for one in x], ":", lw=1, color=f"C{colour}")
+                    ticks |= set(x)
                 axes.set(xscale="log", yscale="log", xlabel=axis)
-            panels[0][0].set_ylabel("error; dotted: the theorem's slope")
-            panels[0][0].legend(fontsize=6, frameon=False)
+                axes.set_xticks(sorted(ticks), [f"{tick:g}" for tick in sorted(ticks)], fontsize=7)
+                axes.set_xticks([], minor=True)
+            plots[0].set_ylabel("error; dotted: the theorem's slope")
+            beside.set_axis_off()
+            beside.legend(*plots[0].get_legend_handles_labels(), loc="center left", fontsize=8, frameon=False)

@@ -254,7 +254,7 @@ def values(known: Known) -> dict[str, Value]:
     for place, one in known.items():
         if "excess" in one:
             runs = len(one["excess"])
-            error = float(np.std(one["excess"]) / math.sqrt(runs)) if runs > 1 else None
+            error = float(np.std(one["excess"], ddof=1) / math.sqrt(runs)) if runs > 1 else None
             found[place] = Value(float(np.mean(one["excess"])), error, runs)
     return found
 
