@@ -1013,10 +1013,17 @@ ROWS: list[Row] = [
         "tests/tabular/test_encode.py",
     ),
     (
-        "tables: a date in the first record cuts the times of day of all others",
+        "tables: one record's kind of cell decides how those of all others are read",
         "tabular/frames.py",
-        "if date in kinds and any(issubclass(kind, datetime) for kind in kinds):",
-        "if False:",
+        "if kind.__name__ not in _MISSING}) > 1:",
+        "if kind.__name__ not in _MISSING}) > 2:",
+        "tests/tabular/test_encode.py",
+    ),
+    (
+        "tables: a number that is none makes numbers of everybody's truth values",
+        "tabular/frames.py",
+        "pa.array(column, from_pandas=True)",
+        "pa.array(column)",
         "tests/tabular/test_encode.py",
     ),
     (

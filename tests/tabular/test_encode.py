@@ -5,8 +5,9 @@ from __future__ import annotations
 import decimal
 import math
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -277,13 +278,50 @@ def test_moments_are_written_alike_in_every_unit() -> None:
             assert texts_of("x", cells).to_pylist() == [str(DAY)]
 
 
-def test_what_would_depend_on_the_first_record_is_refused() -> None:
-    # by a date first, all others are cut to their dates
-    for cells in ([date(2024, 1, 1), DAY], pd.Series([date(2024, 1, 1), pd.Timestamp(DAY)], dtype=object)):
-        with pytest.raises(ValueError, match="column 'x' holds dates and times of day"):
-            encode_features(schema(x=Date("2024-01-01", "2025-01-01")), {"x": cells})
-    with pytest.raises(ValueError, match="column 'x' holds dates and times of day"):
-        encode_features(schema(x=Date("2024-01-01", "2025-01-01")), pd.DataFrame({"x": cells}))
+ANY = Category(("1", "0.1", "1.5", "true", str(DAY)), other=True, missing="indicator")
+
+
+@pytest.mark.parametrize(
+    ("cell", "another"),
+    [
+        # by a date first, all moments are cut to their dates
+        (DAY, date(2024, 1, 1)),
+        # whole numbers are microseconds since 1970, days or nanoseconds; fractions are cut off before
+        (1, DAY),
+        (1, pd.Timestamp(DAY)),
+        (1.5, date(2024, 1, 1)),
+        (decimal.Decimal("0.1"), timedelta(1)),
+        (timedelta(1), pd.Timedelta(1)),
+        # truth is 1 beside fractions
+        (True, 0.5),
+        (True, 2),
+        # a short float is written with its own digits, or with those of a double
+        (np.float32(0.1), 0.2),
+        (np.float16(0.1), 1),
+        ("1", b"1"),
+        (1, UUID(int=1)),
+    ],
+    ids=str,
+)
+def test_no_cell_decides_what_those_of_all_others_are(cell: Any, another: Any) -> None:
+    for cells in ([cell, another, None], [another, cell, math.nan]):
+        objects = pd.Series(cells, dtype=object)
+        listed = pd.Categorical(objects[:2], categories=pd.Index(cells[:2], dtype=object))
+        for given_as in ({"x": cells}, {"x": objects.to_numpy()}, {"x": listed}, *map(pd.DataFrame, ({"x": objects},))):
+            for column in (ANY, Date("2024-01-01", "2025-01-01", "indicator"), Number(0, 1, "indicator")):
+                with pytest.raises(ValueError, match="column 'x' holds cells of more than one kind"):
+                    encode_features(schema(x=column), given_as)
+
+
+@pytest.mark.parametrize("missing", [None, math.nan, pd.NA, pd.NaT], ids=str)
+@pytest.mark.parametrize("cell", [True, 1, "1", decimal.Decimal("1.5"), DAY], ids=str)
+def test_a_missing_cell_is_of_no_kind(cell: Any, missing: Any) -> None:
+    (listed,) = encode_features(schema(x=ANY), {"x": [cell]}).tolist()
+    assert listed[-2:] == [0, 0]
+    nothing = [0.0] * (len(listed) - 1) + [1.0]
+    for cells, rows in (([missing, cell], [nothing, listed]), ([cell, missing], [listed, nothing])):
+        for given_as in ({"x": cells}, {"x": np.array(cells, dtype=object)}, pd.DataFrame({"x": cells}, dtype=object)):
+            assert encode_features(schema(x=ANY), given_as).tolist() == rows
 
 
 def test_whole_numbers_that_a_float_does_not_hold_are_no_categories() -> None:
@@ -369,7 +407,7 @@ SECRET = "4711"
         (Number(0, 1), [None, None], "no number in at least one record"),
         (Number(0, 1), np.array(["2020-01-01"], dtype="datetime64[s]"), "timestamp.*numbers are needed"),
         (Number(0, 1), [[1], [2]], "nested.*numbers are needed"),
-        (Number(0, 1), ["1", SECRET, 3], "mixes texts and numbers"),
+        (Number(0, 1), ["1", SECRET, 3], "more than one kind, such as texts and numbers"),
         (
             Category(("p", "q")),
             ["p", SECRET, SECRET],

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -27,28 +28,57 @@ def to_arrow(data: Any, columns: Sequence[str]) -> pa.Table:
     """These columns of a table; others are not looked at."""
     frame = require_table(data, columns)
     for name in () if isinstance(frame, pa.Table) else columns:
-        _require_one_kind(name, frame[name])
+        _require_one_kind(name, _objects(frame[name]))
     try:
         if isinstance(frame, pa.Table):
             return frame.select(list(columns))
         if isinstance(frame, Mapping):
-            return pa.table({name: frame[name] for name in columns})
+            return pa.table({name: _typed(frame[name]) for name in columns})
         return frame.select(list(columns)).to_arrow()
     except Exception as error:
         if not isinstance(error, pa.ArrowException | TypeError | ValueError | OverflowError):
             raise
     # outside of the block above, because what pyarrow says quotes cells
-    raise ValueError("the data is not a table: a column mixes texts and numbers, or has another length.")
+    raise ValueError("the data is not a table: a column has cells that no type of Arrow's holds, or another length.")
 
 
-def _require_one_kind(name: str, column: Any) -> None:
-    """Raise a sentence where pyarrow would take all of Python's objects for what the first of them is."""
+def _objects(column: Any) -> Sequence[Any]:
+    """Python's objects of which pyarrow finds out the type; none of a column that has one."""
     values = column if isinstance(column, list | tuple) else getattr(column, "to_native", lambda: column)()
-    if not isinstance(values, list | tuple) and getattr(values, "dtype", None) != np.dtype(object):
-        return
+    if isinstance(values, list | tuple):
+        return values
+    # a categorical column has those that it lists
+    kind = getattr(values, "dtype", None)
+    values = getattr(kind, "categories", values)
+    objects: Sequence[Any] = values if getattr(values, "dtype", None) == np.dtype(object) else ()
+    return objects
+
+
+def _typed(column: Any) -> Any:
+    """A number that is none is a missing cell beside whatever, as in a data frame."""
+    objects = isinstance(column, list | tuple) or (isinstance(column, np.ndarray) and column.dtype == np.dtype(object))
+    return pa.array(column, from_pandas=True) if objects else column
+
+
+def _require_one_kind(name: str, values: Sequence[Any]) -> None:
+    """Raise a sentence where pyarrow would take all of Python's objects for what one of them is."""
     kinds = set(map(type, values))
-    if date in kinds and any(issubclass(kind, datetime) for kind in kinds):
-        raise ValueError(f"column {name!r} holds dates and times of day: give every record the same of the two.")
+    if any(issubclass(kind, float) for kind in kinds) and all(x != x for x in values if isinstance(x, float)):
+        kinds = {kind for kind in kinds if not issubclass(kind, float)}
+    if len({_alike(kind) for kind in kinds if kind.__name__ not in _MISSING}) > 1:
+        raise ValueError(
+            f"column {name!r} holds cells of more than one kind, such as texts and numbers, numbers and truth values, "
+            "or dates and times of day: one would decide how all others are read. Give every record the same."
+        )
+
+
+_MISSING = ("NoneType", "NAType", "NaTType")
+_ALIKE: tuple[tuple[type, ...], ...] = ((str,), (bool, np.bool_), (int, float, np.integer, Decimal), (datetime,))
+"""Kinds of which one changes nothing about the value of another; all others go by themselves, short floats too."""
+
+
+def _alike(kind: type) -> object:
+    return next((kinds for kinds in _ALIKE if issubclass(kind, kinds)), kind)
 
 
 def column_kinds(data: Any) -> dict[str, str]:
