@@ -1041,6 +1041,13 @@ ROWS: list[Row] = [
         "tests/estimators/test_before.py",
     ),
     (
+        "pipelines: nobody expects sparse rows of a function",
+        "estimators/before.py",
+        "(FeatureHasher, FrozenEstimator, FunctionTransformer, HashingVectorizer, SchemaEncoder)",
+        "(FeatureHasher, FrozenEstimator, HashingVectorizer, SchemaEncoder)",
+        "tests/estimators/test_before.py",
+    ),
+    (
         "training: as many models as there are starts, paid for as one",
         "train.py",
         "if start is not None and np.ndim(start) > 1:",

@@ -158,11 +158,32 @@ def test_nobody_counts_the_zeros_of_all_records():
     """By default a ColumnTransformer gives sparse rows where fewer than three tenths of all records' numbers are not 0,
     and dense ones are prepared otherwise than sparse ones."""
     public_codes = FrozenEstimator(OneHotEncoder(handle_unknown="ignore").fit(np.arange(3.0)[:, None]))
-    for given, step in ((X, public_codes), (sparse.csr_array(X), Normalizer())):
+    own = FunctionTransformer(sparse.csr_array)
+    for given, step in (
+        (X, public_codes),
+        (X, own),
+        (X, make_pipeline(Normalizer(), own)),
+        (sparse.csr_array(X), Normalizer()),
+    ):
         some = {"transformers": [("some", step, [0])], "remainder": "drop"}
         with pytest.raises(ValueError, match="sparse_threshold=0"):
             make_pipeline(ColumnTransformer(**some), logistic()).fit(given, Y)
         make_pipeline(ColumnTransformer(**some, sparse_threshold=0), logistic()).fit(given, Y)
+
+
+def test_sparse_columns_of_a_data_frame_are_sparse_rows():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"a": X[:, 0], "b": pandas.arrays.SparseArray(X[:, 1], fill_value=0.0)})
+    for step in (Normalizer(), FunctionTransformer(np.tanh)):
+        with pytest.raises(ValueError, match="sparse_threshold=0"):
+            make_pipeline(ColumnTransformer([("some", step, ["b"])]), logistic()).fit(table, Y)
+    some = ColumnTransformer([("some", Normalizer(), ["b"])], sparse_threshold=0)
+    assert make_pipeline(some, logistic()).fit(table, Y)[-1].n_features_in_ == 1
+
+
+@pytest.mark.parametrize("function", [None, np.tanh])
+def test_a_function_that_leaves_dense_rows_dense_counts_no_zeros(function):
+    assert make_pipeline(in_columns(FunctionTransformer(function)), logistic()).fit(X, Y)[-1].n_features_in_ == 3
 
 
 def test_columns_may_be_chosen_by_their_names():

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from scipy.sparse import issparse
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
 from sklearn.feature_extraction import FeatureHasher
@@ -41,9 +42,9 @@ ROW_WISE = (
 )
 """What comes out for a record depends on that record alone; `fit` looks at the number of columns at most."""
 
-MAY_BE_SPARSE = (FeatureHasher, FrozenEstimator, HashingVectorizer, SchemaEncoder)
-"""What may make sparse rows of others. Beside such a ColumnTransformer counts the zeros of all records, to decide
-whether their rows are sparse, and how they are prepared and trained on follows from that."""
+MAY_BE_SPARSE = (FeatureHasher, FrozenEstimator, FunctionTransformer, HashingVectorizer, SchemaEncoder)
+"""What may make sparse rows of others, a function of NumPy's own aside. Beside such a ColumnTransformer counts the
+zeros of all records, to decide whether their rows are sparse: how they are prepared and trained on follows from it."""
 
 TRUSTED = (FrozenEstimator, FunctionTransformer)
 """On the user's word: fitted before, to public data; a function of each row by itself. The certificate names them."""
@@ -92,7 +93,7 @@ def _before(estimator: KnowsItsPipeline) -> tuple[type, ...]:
         for owner, steps, X in _being_fitted(sys._getframe() if own else frame):
             # a thread of its own may do a part of the work of another one's pipeline, if it was given to it
             if own or any(part is estimator for part in owner.get_params().values()):
-                sparse = issparse(X) or any(map(_may_be_sparse, steps))
+                sparse = _is_sparse(X) or any(map(_may_be_sparse, steps))
                 found += [kind for step in steps for kind in _not_row_wise(step, sparse)]
     return tuple(dict.fromkeys(found))
 
@@ -128,7 +129,14 @@ def _not_row_wise(step: Any, sparse: bool) -> Iterator[type]:
         yield from _not_row_wise(part, sparse)
 
 
+def _is_sparse(X: Any) -> bool:
+    """Of a data frame scikit-learn makes sparse rows where all columns that a step is given are sparse."""
+    return issparse(X) or any(str(kind).startswith("Sparse") for kind in getattr(X, "dtypes", ()))
+
+
 def _may_be_sparse(step: Any) -> bool:
+    if isinstance(step, FunctionTransformer) and (step.func is None or isinstance(step.func, np.ufunc)):
+        return False
     return type(step) in MAY_BE_SPARSE or any(map(_may_be_sparse, _parts(step) or ()))
 
 
