@@ -74,7 +74,8 @@ def losses(split: Split, epsilon: float, length: float) -> dict[str, float] | No
     randomness, rows, first = Randomness.system(), PreparedRows.of(task.rows, d), None
     for step, stated in zip(steps, plan.preparation if steps else (), strict=True):
         if isinstance(step, StartingScore):
-            first, factor = step.begin(stated, problem, oracle, randomness)
+            rows = step.placed(rows)
+            first, factor = step.begin(stated, problem, rows, oracle, randomness)
             inner = with_steps(inner, factor)
         else:
             rows = step.run(stated, rows, n, oracle.under_rows(rows), randomness)

@@ -1,7 +1,7 @@
 """How texts are prepared and clipped: measured on some texts, and judged on others.
 
-    python benchmarks/texts.py --texts FOLDER [--until HH:MM]        goes on
-    python benchmarks/texts.py --fit                                 the choice, from the cells there are
+    python benchmarks/texts.py --texts FOLDER [--later] [--until HH:MM]      goes on
+    python benchmarks/texts.py --fit                                         the choice, from the cells there are
 
 A text is a sparse row with more columns than there are records. Cells are mean log-losses of two classes on texts that
 were not trained on, relative to that of the class frequencies, and accuracies. A setting is a clip, a fraction of the
@@ -9,6 +9,10 @@ Lipschitz constant, and what is paid for frequent columns (`sordino.prepare.Freq
 its threshold, and the quantile of the norms after it. Lengths are planned, or such that noise moves the score of a row
 of full norm by a deviation p. Settings are chosen by their mean over texts, and judged leave-one-text-out. RCV1 has no
 say: `benchmarks/tables.py` reports on it.
+
+Later settings are of the rule that was chosen so: words divided by a power of their released sizes, and training that
+begins at the frequency of a class (`sordino.prepare.StartingScore`), in steps as they are or shortened, with a constant
+column of another size. They have more runs, and are chosen and judged among themselves.
 
 FOLDER has, under the names they have there: rt-polarity.pos and rt-polarity.neg (sentences of film reviews; Pang and
 Lee 2005), test.csv of AG News, and train_text.txt and train_labels.txt of TweetEval in the folders offensive and hate.
@@ -24,7 +28,7 @@ import csv
 import itertools
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -37,8 +41,11 @@ from scipy import sparse
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 from tables import LengthAndClip, auto, scores, trivial
 
+from sordino.budget import Budget
 from sordino.methods import NoisyGradientDescent
-from sordino.prepare import FrequentColumns, NormQuantile
+from sordino.methods.schedule import gaussian_allowance
+from sordino.prepare import FrequentColumns, NormQuantile, StartingScore
+from sordino.prepare.choice import LEAST_SHARE, SHORTENED
 
 KEPT = RESULTS / "texts.json"
 EPSILONS, RUNS = (1.0, 0.1, 3.0, 0.5), 2
@@ -51,12 +58,26 @@ class Setting(NamedTuple):
     threshold: float = 0.0
     quantile: float = 0.0
     deviation: float = 0.0
+    power: float = 0.0
+    column: float = 0.0
+    shortened: bool = False
 
     @property
     def name(self) -> str:
         paid = f", share {self.share}, threshold {self.threshold}, quantile {self.quantile}" if self.share else ""
         length = f", p = {self.deviation}" if self.deviation else ""
-        return f"clip {self.clip}{paid}{length}"
+        begun = f", begun{', shortened' if self.shortened else ''}, column {self.column}" if self.column else ""
+        return f"clip {self.clip}{paid}{length}{f', power {self.power}' if self.power else ''}{begun}"
+
+    def steps(self, records: int, columns: int, epsilon: float) -> Any:
+        if not self.share:
+            return None
+        words = FrequentColumns(self.share, self.threshold, self.power), NormQuantile(quantile=self.quantile)
+        if not self.column:
+            return list(words)
+        strength = records * gaussian_allowance(columns + 1, Budget(epsilon, 1 / records**2))
+        shortening = min(1.0, SHORTENED / strength) if self.shortened else 0.0
+        return [StartingScore(LEAST_SHARE, shortening, self.column), *words]
 
     @property
     def method(self) -> NoisyGradientDescent:
@@ -75,6 +96,16 @@ SETTINGS = (
     *(Setting(0.5, 0.2, 2.0, 0.4, deviation) for deviation in (0.15, 0.3, 0.45, 0.6, 0.9)),
     Setting(0.25, 0.2, 2.0, 0.4),
 )
+RULE = Setting(0.5, 0.2, 2.0, 0.4)
+LATER = (
+    RULE,
+    *(RULE._replace(power=power) for power in (0.15, 0.25, 0.4)),
+    *(RULE._replace(column=column) for column in (0.1, 0.28)),
+    *(RULE._replace(power=power, column=0.1) for power in (0.15, 0.25, 0.4)),
+    RULE._replace(power=0.25, column=0.28),
+    *(RULE._replace(power=power, column=0.1, shortened=True) for power in (0.0, 0.25)),
+)
+RUNS_OF_LATER = 4
 
 
 # --- Texts ---
@@ -136,25 +167,26 @@ def known_texts(folder: Path) -> dict[str, Table]:
 def cell(table: Table, epsilon: float, setting: Setting, run: int) -> list[float]:
     """Log-loss relative to that of the class frequencies, and accuracy."""
     split = table.split(run)
-    steps: Any = None
-    if setting.share:
-        steps = [FrequentColumns(setting.share, setting.threshold), NormQuantile(quantile=setting.quantile)]
-    model = auto(split, epsilon, method=setting.method, prepare=steps)
+    model = auto(split, epsilon, method=setting.method, prepare=setting.steps(*split.X.shape, epsilon))
     loss, accuracy = scores(split, model)
     return [round(loss / trivial(split)[0], 4), round(accuracy, 4)]
 
 
-def measure(folder: Path, until: str | None) -> None:
-    kept = json.loads(KEPT.read_text())["texts"] if KEPT.exists() else {}
+def measure(folder: Path, until: str | None, later: bool) -> None:
+    """What is not kept yet. The later settings, all of them, are kept apart: they were measured by newer code."""
+    whole = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    kept = whole.setdefault("later", {}) if later else whole
+    settings, runs = (LATER, RUNS_OF_LATER) if later else (SETTINGS, RUNS)
     known, end = known_texts(folder), deadline(until)
     for epsilon, (name, table) in itertools.product(EPSILONS, known.items()):
-        cells = kept.setdefault(name, {}).setdefault(str(epsilon), {})
-        for setting in SETTINGS:
+        cells = kept.setdefault("texts", {}).setdefault(name, {}).setdefault(str(epsilon), {})
+        for setting in settings:
             if setting.name not in cells:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    cells[setting.name] = [cell(table, epsilon, setting, run) for run in range(RUNS)]
-        KEPT.write_text(json.dumps({**provenance(), "texts": kept}, separators=(",", ":")) + "\n")
+                    cells[setting.name] = [cell(table, epsilon, setting, run) for run in range(runs)]
+        kept.update(provenance())
+        KEPT.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
         print(epsilon, name, {key: np.mean(runs, axis=0).round(3).tolist() for key, runs in cells.items()}, flush=True)
         if datetime.now() >= end:
             return
@@ -163,11 +195,11 @@ def measure(folder: Path, until: str | None) -> None:
 # --- Choosing ---
 
 
-def fit(kept: dict[str, Any], epsilon: float) -> dict[str, Any]:
+def fit(kept: dict[str, Any], epsilon: float, settings: Sequence[Setting]) -> dict[str, Any]:
     """Mean relative loss and accuracy of every setting, and what all other texts choose for each."""
     # the same words in two codings are one text
     cells = [(name.partition(",")[0], row[str(epsilon)]) for name, row in kept.items() if str(epsilon) in row]
-    names = [setting.name for setting in SETTINGS]
+    names = [setting.name for setting in settings]
     found = np.array([[np.mean(of[name], axis=0) for name in names] for _, of in cells])
     family = np.array([name for name, _ in cells])
 
@@ -188,16 +220,18 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--until", help="stop at this time of the day, HH:MM")
+    parser.add_argument("--later", action="store_true", help="the later settings")
     parser.add_argument("--fit", action="store_true")
     asked = parser.parse_args()
     if asked.texts:
-        measure(asked.texts, asked.until)
+        measure(asked.texts, asked.until, asked.later)
     if asked.fit:
         whole = json.loads(KEPT.read_text())
-        complete = [one for one in EPSILONS if all(str(one) in row for row in whole["texts"].values())]
-        whole["fitted"] = {str(epsilon): fit(whole["texts"], epsilon) for epsilon in complete}
+        for kept, settings in ((whole, SETTINGS), (whole["later"], LATER)):
+            complete = [one for one in EPSILONS if all(str(one) in row for row in kept["texts"].values())]
+            kept["fitted"] = {str(epsilon): fit(kept["texts"], epsilon, settings) for epsilon in complete}
         KEPT.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
-        print(json.dumps(whole["fitted"], indent=1))
+        print(json.dumps([whole["fitted"], whole["later"]["fitted"]], indent=1))
 
 
 if __name__ == "__main__":

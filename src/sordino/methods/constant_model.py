@@ -30,6 +30,7 @@ from sordino.methods.plan import OneReleasePlan
 from sordino.methods.protocol import AnyProblem, Calibration, Release
 from sordino.methods.settings import require_linear
 from sordino.oracle.protocol import Oracle, RowsOracle
+from sordino.oracle.rows import Rows
 from sordino.oracle.statistics import TargetSum
 from sordino.privacy.noise import GaussianNoise, L2LaplaceNoise
 from sordino.privacy.randomness import Randomness
@@ -59,7 +60,7 @@ class ConstantModel:
         first = problem.start() if start is None else start
         weights = first * 0
         for one in weights.reshape(-1, problem.dim):
-            one[:] = constant_weights(released_mean(problem, oracle, plan.noise, randomness), problem, oracle)
+            one[:] = constant_weights(released_mean(problem, oracle, plan.noise, randomness), problem, oracle.rows)
         return Release(problem.domain.project(weights), plan.event)
 
 
@@ -95,12 +96,12 @@ def mean_of_normal(m: float, s: float) -> float:
     return m + s * (phi_a - phi_b) / float(ndtr(b) - ndtr(a))
 
 
-def constant_weights(mean: float, problem: Problem, oracle: RowsOracle) -> Array:
+def constant_weights(mean: float, problem: Problem, rows: Rows) -> Array:
     """Those of the best constant score where targets have this mean: of the constant column alone."""
-    if not oracle.rows.has_intercept:
+    if not rows.has_intercept:
         raise ValueError("a constant score is one of the intercept: use fit_intercept=True.")
     weights = problem.start()
-    weights[-1] = best_score(problem.loss, mean) / oracle.rows.intercept
+    weights[-1] = best_score(problem.loss, mean) / rows.intercept
     return weights
 
 

@@ -131,7 +131,8 @@ class Prepared:
             if isinstance(step, ClassBalance):
                 loss = step.weighted(loss, stated, problem.records, oracle, randomness)
             elif isinstance(step, StartingScore):
-                first, factor = step.begin(stated, problem, oracle, randomness)
+                rows = step.placed(rows)
+                first, factor = step.begin(stated, problem, rows, oracle, randomness)
                 inner = with_steps(inner, factor)
             else:
                 rows = step.run(stated, rows, problem.records, oracle.under_rows(rows), randomness)

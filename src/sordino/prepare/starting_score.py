@@ -9,6 +9,9 @@ Steps may be shortened by a power of  4 p (1 - p),  which is 1 for classes of eq
 early: from the best constant on, what is learnt in a time tau grows as  (p (1 - p))^2 tau, and what noise costs as
 p (1 - p) tau^2.
 
+A score that is known before needs a smaller constant column than one that is still to be found, and a smaller one
+leaves more of a row's norm to the features.
+
 Privacy: a Gaussian release; what training does with it, the first iterate and the size of its steps, costs nothing.
 """
 
@@ -24,6 +27,7 @@ from sordino.losses import Logistic
 from sordino.methods.constant_model import constant_weights, released_mean
 from sordino.methods.plan import DescentPlan
 from sordino.oracle.protocol import RowsOracle
+from sordino.oracle.rows import PreparedRows, Rows
 from sordino.oracle.statistics import TargetSum
 from sordino.prepare.protocol import StepPlan, check_share
 from sordino.privacy.noise import GaussianNoise
@@ -33,29 +37,37 @@ from sordino.problem import Problem
 
 @dataclass(frozen=True)
 class StartingScore:
-    """`shortening` is the power of 4 p (1 - p) in the size of steps: 0 leaves them alone."""
+    """`shortening` is the power of 4 p (1 - p) in the size of steps: 0 leaves them alone. `column` is the constant
+    column from there on, in rows of norm 1; None keeps the one that rows have."""
 
     share: float = 0.05
     shortening: float = 0.0
+    column: float | None = None
 
     def __post_init__(self) -> None:
         check_share(self, self.share)
         if not 0 <= self.shortening <= 1:
             raise ValueError(f"shortening is {self.shortening}: it is a power of 4p(1-p), from 0 to 1.")
+        if self.column is not None and not 0 < self.column < 1:
+            raise ValueError(f"column is {self.column}: the constant column of a row of norm 1 lies between 0 and 1.")
 
     def plan(self, columns: int, records: int, relation: Relation, mu: float) -> StepPlan:
         # of whichever loss: one number, in units of its bound
         sensitivity = TargetSum(Logistic()).sensitivity(relation)
         return StepPlan(GaussianNoise.at(1 / (mu * math.sqrt(self.share)), sensitivity, 1), 1)
 
+    def placed(self, rows: PreparedRows) -> PreparedRows:
+        """Rows with the constant column."""
+        return rows if self.column is None else replace(rows, intercept=self.column * rows.norm)
+
     def begin(
-        self, plan: StepPlan, problem: Problem, oracle: RowsOracle, randomness: Randomness
+        self, plan: StepPlan, problem: Problem, rows: Rows, oracle: RowsOracle, randomness: Randomness
     ) -> tuple[Array, float]:
-        """The first iterate, and what steps are to be multiplied by."""
+        """The first iterate, for training on `rows`, and what steps are to be multiplied by."""
         mean = released_mean(problem, oracle, plan.noise, randomness)
         # 4 p (1 - p), p = (1 + m)/2
         even = 1 - mean**2 if isinstance(problem.loss, Logistic) else 1.0
-        return constant_weights(mean, problem, oracle), even**self.shortening
+        return constant_weights(mean, problem, rows), even**self.shortening
 
 
 def with_steps(plan: Any, factor: float) -> Any:
