@@ -17,6 +17,7 @@ import os
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "SORDINO_THREADS"), "1"))
 
 import argparse
+import itertools
 import json
 import math
 import resource
@@ -36,8 +37,10 @@ from numba import njit
 from scipy import fft, sparse
 
 from sordino.budget import Budget, Relation
+from sordino.estimators.linear import prepared_method
 from sordino.losses import Logistic, Softmax
 from sordino.methods import NoisyGradientDescent, ObjectivePerturbation, RepeatedSelection, Setting
+from sordino.methods.protocol import planned
 from sordino.oracle import linear_oracle
 from sordino.oracle.query import Gradient
 from sordino.oracle.rows import Rows
@@ -274,6 +277,32 @@ def _calibrated(kind: type, budget: Budget) -> float:
     return calibration.calibrate(lambda z: repeat(kind(Gaussian(z), 1e-4), 10**5), budget)
 
 
+def planning() -> Iterator[Row]:
+    """What "auto" prepares, which method it takes and all of its numbers; every table has a size of its own."""
+    from sordino import PrivateLinearRegression, PrivateLogisticRegression
+
+    x = np.random.default_rng(0).standard_normal(2**20)
+    sizes = itertools.count()
+
+    def plan(n: int, d: int, classes: int, epsilon: float) -> object:
+        records = n + next(sizes)
+        budget = Budget(epsilon, 1 / records**2)
+        if classes:
+            task = PrivateLogisticRegression(row_norm=1.0).task(np.arange(classes))
+        else:
+            task = PrivateLinearRegression(row_norm=1.0, target_bound=1.0).task()
+        problem = task.problem(records, d, budget=budget)
+        return planned(prepared_method("auto", "auto", problem, budget), problem, budget)
+
+    def plans(n: int) -> None:
+        for d, classes, epsilon in itertools.product((10, 100), (0, 2, 10), (0.1, 1.0)):
+            plan(n, d, classes, epsilon)
+
+    for n in (500, 3_000, 20_000):
+        transforms = partial(fft.rfft, x)
+        yield Row(f"12 plans of {n:,} records", "a transform of 2^20", partial(plans, n), transforms, seconds=12 * 0.06)
+
+
 def fits() -> Iterator[Row]:
     from sklearn.linear_model import LogisticRegression
 
@@ -373,7 +402,7 @@ def _records(n: int, d: int, kind: type) -> tuple[np.ndarray, np.ndarray, np.nda
     return X, rng.choice([-1.0, 1.0], n), rng.standard_normal(d)
 
 
-TOPICS = (dense, softmax, rows_as_given, predict, sparse_rows, draws, accounting, fits, search, processes)
+TOPICS = (dense, softmax, rows_as_given, predict, sparse_rows, draws, accounting, planning, fits, search, processes)
 
 
 def main() -> None:

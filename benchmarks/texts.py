@@ -195,10 +195,10 @@ def measure(folder: Path, until: str | None, later: bool) -> None:
 # --- Choosing ---
 
 
-def fit(kept: dict[str, Any], epsilon: float, settings: Sequence[Setting]) -> dict[str, Any]:
+def fit(kept: dict[str, Any], epsilons: Sequence[float], settings: Sequence[Setting]) -> dict[str, Any]:
     """Mean relative loss and accuracy of every setting, and what all other texts choose for each."""
     # the same words in two codings are one text
-    cells = [(name.partition(",")[0], row[str(epsilon)]) for name, row in kept.items() if str(epsilon) in row]
+    cells = [(name.partition(",")[0], row[str(one)]) for name, row in kept.items() for one in epsilons]
     names = [setting.name for setting in settings]
     found = np.array([[np.mean(of[name], axis=0) for name in names] for _, of in cells])
     family = np.array([name for name, _ in cells])
@@ -227,11 +227,17 @@ def main() -> None:
         measure(asked.texts, asked.until, asked.later)
     if asked.fit:
         whole = json.loads(KEPT.read_text())
-        for kept, settings in ((whole, SETTINGS), (whole["later"], LATER)):
+        later, plain = whole["later"], [setting for setting in LATER if not setting.power]
+        for kept, name, settings in (
+            (whole, "fitted", SETTINGS),
+            (later, "fitted", LATER),
+            (later, "fitted without powers", plain),
+        ):
             complete = [one for one in EPSILONS if all(str(one) in row for row in kept["texts"].values())]
-            kept["fitted"] = {str(epsilon): fit(kept["texts"], epsilon, settings) for epsilon in complete}
+            kept[name] = {str(epsilon): fit(kept["texts"], [epsilon], settings) for epsilon in complete}
+            kept[name]["one setting for all of these"] = fit(kept["texts"], complete, settings)
         KEPT.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
-        print(json.dumps([whole["fitted"], whole["later"]["fitted"]], indent=1))
+        print(json.dumps({"fitted": whole["fitted"], "later": {**later, "texts": None}}, indent=1))
 
 
 if __name__ == "__main__":

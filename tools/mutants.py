@@ -355,6 +355,13 @@ ROWS: list[Row] = [
         "tests/oracle/test_edges.py",
     ),
     (
+        "clip: exact gradients of any length",
+        "oracle/linear.py",
+        "self.model.asked(Gradient(at, problem.constants.L))",
+        "self.model.asked(Gradient(at, 1e9 * problem.constants.L))",
+        "tests/oracle/test_edges.py -k lipschitz",
+    ),
+    (
         "clip: rows a tenth longer than their bound",
         "oracle/rows.py",
         "scale = self.factor * np.minimum(1.0, self.bound / norms)",

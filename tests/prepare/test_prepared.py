@@ -37,7 +37,7 @@ from sordino.prepare import (
     only_a_constant,
     starting_score,
 )
-from sordino.prepare.choice import ALMOST_ALL, OF_TEXTS, WIDTHS_SHARE
+from sordino.prepare.choice import ALMOST_ALL, COLUMN_OF_TEXTS, OF_TEXTS, WIDTHS_SHARE
 from sordino.prepare.starting_score import with_steps
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import Composed, flatten
@@ -215,6 +215,7 @@ def test_auto_pays_where_public_facts_say_so():
         assert not isinstance(method_of(plain, X, y), Prepared)
     (first,) = method_of(logistic(), sparse.csr_array(X), y).preparation
     assert isinstance(first, StartingScore)
+    assert first.column is None
 
 
 def test_where_noise_would_drown_the_features_the_model_is_a_frequency():
@@ -260,17 +261,30 @@ def test_the_rarer_a_class_and_the_fewer_records_the_shorter_the_steps():
     assert starting_score(replace(problem(), person=PersonUnit()), BUDGET, True)
 
 
-def test_training_begins_at_the_best_score_without_features():
+@pytest.mark.parametrize("column", [None, 0.1])
+def test_training_begins_at_the_best_score_without_features(column):
     """Steps of next to no length: what is released is where training began."""
     X, y = records(4000)
     y[: len(y) // 2] = 1.0
-    still = Prepared(NoisyGradientDescent(5, 1e-9), (StartingScore(0.5), *USUAL))
+    still = Prepared(NoisyGradientDescent(5, 1e-9), (StartingScore(0.5, column=column), *USUAL))
     facts = problem(4000)
     trained = train(facts, Budget(10.0, 1e-6), still, linear_oracle(X, y, facts, GIVEN), rows=GIVEN)
     score = trained.weights[-1] * GIVEN.intercept
     p = np.mean(y > 0)
     assert score == pytest.approx(math.log(p / (1 - p)), abs=0.01)
     np.testing.assert_allclose(trained.weights[:-1], 0.0, atol=1e-6)
+
+
+def test_a_smaller_constant_column_leaves_more_room_to_the_features():
+    """A step is as long as what is left beside the column, once in the gradient and once on the way back."""
+    X = np.random.default_rng(0).choice([-4.0, 4.0], (4000, 4))
+    facts, oracle = problem(4000), linear_oracle(X, np.sign(X[:, 0]), problem(4000), GIVEN)
+
+    def moved(column):
+        step = Prepared(NoisyGradientDescent(1, 1.0), (StartingScore(1e-3, column=column), NormQuantile(share=0.01)))
+        return train(facts, Budget(20.0, 1e-6), step, oracle, rows=GIVEN).weights[0]
+
+    assert moved(0.1) / moved(None) == pytest.approx((1 - 0.1**2) / (1 - GIVEN.intercept**2), rel=0.04)
 
 
 def test_steps_are_shortened_where_that_costs_nothing():
@@ -294,13 +308,16 @@ def texts(n=300, words=400):
 def test_auto_brings_texts_down_to_frequent_words():
     X, y = texts()
     model = PrivateLogisticRegression(3.0, row_norm=4.0, classes=[-1, 1]).fit(X, y)
-    assert model.certificate_.method.preparation == (FrequentColumns(), NormQuantile(quantile=OF_TEXTS))
+    first, *words = model.certificate_.method.preparation
+    assert isinstance(first, StartingScore)
+    assert first.column == COLUMN_OF_TEXTS
+    assert words == [FrequentColumns(), NormQuantile(quantile=OF_TEXTS)]
     assert all(finding.holds for finding in verify(model.certificate_))
     assert 1 <= np.count_nonzero(model.coef_) < 100
     np.testing.assert_allclose(model.decision_function(X), model.decision_function(X.toarray()), atol=1e-12)
     # without an intercept too; not for numbers, nor for dense rows, nor where there are as many records
     no_constant = PrivateLogisticRegression(3.0, row_norm=4.0, classes=[-1, 1], fit_intercept=False)
-    assert isinstance(method_of(no_constant, X, y), Prepared)
+    assert list(method_of(no_constant, X, y).preparation) == words
     assert not isinstance(method_of(PrivateLinearRegression(3.0, row_norm=4.0, target_bound=1.0), X, y), Prepared)
     fewer = X[:, :299]
     assert not isinstance(method_of(no_constant, fewer, y), Prepared)

@@ -121,6 +121,15 @@ def test_columns_that_few_rows_have_a_part_of_are_left_out():
     np.testing.assert_array_equal(thin.toarray(), stay.applied(X))
 
 
+def test_frequent_columns_are_made_smaller():
+    X = np.zeros((N, D))
+    X[:, 0], X[: N // 16, 1] = 0.4 * BOUND, 0.4 * BOUND
+    often, seldom, never = run(FrequentColumns(power=0.25), X).matrix
+    assert never == 0 < often
+    assert seldom == pytest.approx(2 * often, rel=1e-3)
+    assert seldom < 1 / BOUND, "no row is longer than before"
+
+
 @pytest.mark.parametrize(("power", "left"), [(0.5, 0.0), (0.25, 0.5)])
 def test_whitening_takes_powers_of_the_second_moments(power, left):
     X = rows_of()
@@ -156,7 +165,9 @@ def test_settings_that_make_no_sense():
         (lambda: NormQuantile(quantile=1.0), "quantile is 1"),
         (lambda: Whitening(power=0.7), "power is 0.7"),
         (lambda: FrequentColumns(threshold=0.0), "threshold is 0"),
+        (lambda: FrequentColumns(power=-0.25), "power is -0.25"),
         (lambda: StartingScore(shortening=1.5), "shortening is 1.5"),
+        (lambda: StartingScore(column=1.0), "column is 1.0"),
         (lambda: ColumnBounds(outside=0.5), "outside is 0.5"),
     ):
         with pytest.raises(ValueError, match=words):
