@@ -334,6 +334,17 @@ def fits() -> Iterator[Row]:
     )
 
 
+def many_classes() -> Iterator[Row]:
+    """As many records and columns as MNIST has; how long a plan is depends on nothing else about them."""
+    from sordino import PrivateLogisticRegression
+
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60_000, 784)), rng.integers(10, size=60_000)
+    model = PrivateLogisticRegression(3.0, row_norm=math.sqrt(784), classes=range(10))
+    read = partial(_read, X.reshape(-1).view(np.uint64))
+    yield Row("fit of 60,000 x 784, 10 classes", "reading it", partial(model.fit, X, y), read, seconds=30.0, rounds=1)
+
+
 def search() -> Iterator[Row]:
     """The same runs every time: their number is random, and what is compared must not be."""
     from sklearn.linear_model import LogisticRegression
@@ -402,7 +413,20 @@ def _records(n: int, d: int, kind: type) -> tuple[np.ndarray, np.ndarray, np.nda
     return X, rng.choice([-1.0, 1.0], n), rng.standard_normal(d)
 
 
-TOPICS = (dense, softmax, rows_as_given, predict, sparse_rows, draws, accounting, planning, fits, search, processes)
+TOPICS = (
+    dense,
+    softmax,
+    rows_as_given,
+    predict,
+    sparse_rows,
+    draws,
+    accounting,
+    planning,
+    fits,
+    many_classes,
+    search,
+    processes,
+)
 
 
 def main() -> None:
