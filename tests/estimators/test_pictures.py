@@ -97,7 +97,9 @@ def test_it_learns_and_takes_bytes_flat_rows_and_colours():
     assert three.predict_proba(X[:4]).shape == (4, 3)
 
 
-@pytest.mark.parametrize("features", ["scattering", HOG((12, 12), cells=(2, 3), orientations=5)], ids=str)
+@pytest.mark.parametrize(
+    "features", ["scattering", HOG((12, 12), cells=(2, 3), orientations=5, deskewed=True)], ids=str
+)
 def test_a_saved_model_takes_pictures_again(features, tmp_path: Path):
     model = classifier(features=features).fit(X, Y)
     save_model(model, tmp_path / "m")
@@ -132,6 +134,18 @@ def test_what_pictures_have_in_common_is_taken_off_where_that_is_worth_its_price
     np.testing.assert_allclose(loaded.decision_function(rows), model.decision_function(X), rtol=1e-4, atol=1e-4)
     again = load_model(tmp_path / "m").decision_function(X)
     np.testing.assert_allclose(again, model.decision_function(X), rtol=1e-6, atol=1e-6)
+
+
+def test_names_that_are_older_than_a_setting_are_of_the_map_without_it():
+    names = [f"HOG(cells=(2, 3), orientations=5, shape=(12, 12)) {place}" for place in range(65)]
+    made = map_of(names)
+    assert made is not None
+    assert made.get_params() == HOG((12, 12), cells=(2, 3), orientations=5).get_params()
+    old = map_of([f"Scattering(mirrored=True, shape=(8, 8, 3)) {place}" for place in range(972)])
+    assert old is not None
+    assert old.get_params() == {"shape": (8, 8, 3), "mirrored": True, "deskewed": False}
+    assert map_of([name.replace("shape", "shape=(8, 8), shape") for name in names]) is None
+    assert map_of([*names[1:], names[0]]) is None
 
 
 @pytest.mark.parametrize("names", [(), ("a",), ("HOG(shape=(12, 12)) 0",), ("HOG(shape=(12) 0",), ("Map(a=1) 0",)])

@@ -5,6 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from sordino.features import HOG, Scattering
+from sordino.features.pictures import _upright
 from sordino.features.scattering import _bank, _padded, _scattered
 
 MAPS = {
@@ -13,6 +14,8 @@ MAPS = {
     "scattering": Scattering((12, 16)),
     "three": Scattering((8, 8, 3)),
     "mirrored": Scattering((8, 12), mirrored=True),
+    "deskewed": HOG((12, 16, 3), deskewed=True),
+    "upright": Scattering((8, 12), mirrored=True, deskewed=True),
 }
 
 
@@ -99,6 +102,43 @@ def test_left_and_right_do_not_matter_where_they_are_said_not_to():
     alike = np.concatenate([X, other_way], axis=2)
     both = [Scattering((8, 24, 3), mirrored=mirrored).fit(alike).transform(alike) for mirrored in (True, False)]
     assert np.einsum("ij,ij->i", *both).min() > 0.999
+
+
+def leaning(slope, side=20, width=3.0):
+    """A stroke with soft edges, through the middle."""
+    r, c = np.mgrid[:side, :side] - (side - 1) / 2
+    inside = np.abs(r) <= side / 4
+    return (inside * np.clip(width - np.abs(c - slope * r), 0, 1)).astype(np.float32)
+
+
+def test_what_leans_is_sheared_upright():
+    strokes = np.stack([leaning(slope) for slope in (-0.6, -0.25, 0.0, 0.25, 0.6)])[..., None]
+    upright = _upright(strokes)
+    np.testing.assert_array_equal(upright[2], strokes[2])
+    for stroke in upright:
+        np.testing.assert_allclose(stroke, strokes[2], atol=0.15)
+        # the moment that shearing takes away; parts of pixels leave a little of it
+        r, c = np.mgrid[:20, :20] - 9.5
+        assert abs((stroke[..., 0] * r * c).sum()) < 0.01 * (stroke[..., 0] * r * r).sum()
+    for kind in (HOG, Scattering):
+        rows = [kind((20, 20), deskewed=deskewed).fit_transform(strokes) for deskewed in (True, False)]
+        near, far = (row @ row[2] for row in rows)
+        assert near.min() > 0.95 > 0.85 > far.min()
+
+
+def test_what_has_no_slant_is_left_as_it_is():
+    dark = pictures((8, 8), 3).reshape(3, 8, 8, 1)
+    dark[0], dark[1] = 0, -dark[1]
+    # light in one line alone: there is nothing to lean
+    dark[2, :4], dark[2, 5:] = 0, 0
+    np.testing.assert_array_equal(_upright(dark), dark)
+    # beyond 45 degrees a picture is sheared as if it leant so far
+    flat = leaning(3.0)[None, ..., None]
+    np.testing.assert_allclose(_upright(flat)[0, 4:16, 10], np.array([flat[0, r, r] for r in range(4, 16)]), atol=0.6)
+    # sums that cancel put the centre of light far outside
+    spoiled = np.zeros((1, 8, 8, 1), dtype=np.float32)
+    spoiled[0, 0, 0], spoiled[0, 7, 7] = -1e30, np.nextafter(np.float32(1e30), np.float32(np.inf))
+    assert np.isfinite(_upright(spoiled)).all()
 
 
 def test_scattering_of_constants_and_waves():

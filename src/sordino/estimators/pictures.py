@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -192,8 +192,7 @@ def picture_preparation(records: int, columns: int, budget: Budget) -> list[Prep
 
 
 def named_features(map: PictureMap, columns: int) -> NDArray[np.object_]:
-    settings = ", ".join(f"{name}={value}" for name, value in sorted(map.get_params().items()))
-    return np.array([f"{type(map).__name__}({settings}) {place}" for place in range(columns)], dtype=object)
+    return _named(type(map), map.get_params(), columns)
 
 
 def map_of(names: Sequence[str]) -> PictureMap | None:
@@ -202,8 +201,16 @@ def map_of(names: Sequence[str]) -> PictureMap | None:
     if found is None:
         return None
     settings = re.findall(r"([a-z]+)=(\([0-9, ]+\)|[0-9]+|True|False)", found[2])
-    made = MAPS[found[1]](**{name: _read(value) for name, value in settings})
-    return made if list(named_features(made, len(names))) == list(names) else None
+    given = {name: _read(value) for name, value in settings}
+    made = MAPS[found[1]](**given)
+    # a file that is older than a setting does not name it, and means what it is when it is not given
+    expected = _named(type(made), given, len(made.get_feature_names_out()))
+    return made if list(expected) == list(names) else None
+
+
+def _named(kind: type[PictureMap], settings: Mapping[str, Any], columns: int) -> NDArray[np.object_]:
+    text = ", ".join(f"{name}={value}" for name, value in sorted(settings.items()))
+    return np.array([f"{kind.__name__}({text}) {place}" for place in range(columns)], dtype=object)
 
 
 def _read(value: str) -> bool | int | tuple[int, ...]:

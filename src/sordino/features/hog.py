@@ -25,15 +25,22 @@ class HOG(PictureMap):
     """Pictures, flattened, to rows of norm 1.
 
     `shape` is (height, width) or (height, width, channels), as the pixels lie in a row; pixels are expected in [0, 1].
-    `cells` are the numbers of cells along each side, one grid for each.
+    `cells` are the numbers of cells along each side, one grid for each. `deskewed` is for writing, light on dark: what
+    leans is sheared upright before.
     """
 
     def __init__(
-        self, shape: tuple[int, ...] = (28, 28), *, cells: tuple[int, ...] = (4, 7), orientations: int = 8
+        self,
+        shape: tuple[int, ...] = (28, 28),
+        *,
+        cells: tuple[int, ...] = (4, 7),
+        orientations: int = 8,
+        deskewed: bool = False,
     ) -> None:
         self.shape = shape
         self.cells = cells
         self.orientations = orientations
+        self.deskewed = deskewed
 
     def _columns(self) -> int:
         height, width, _ = self._sides()

@@ -12,6 +12,50 @@ from sordino.oracle.kernels.native import compiled, exact
 
 
 @exact
+def deskew(X: NDArray[Any], out: NDArray[Any]) -> None:
+    """Every line is moved along, by whole pixels and parts of one, until the moment of place across and down is 0.
+
+    `X` is pictures x height x width x channels, and what is light counts. Pictures where nothing is, or that reach
+    below zero in sum, stay as they are; what leans further than 45 degrees is moved as if it leant so far.
+    """
+    count, height, width, channels = X.shape
+    for i in range(count):
+        light, down, across = 0.0, 0.0, 0.0
+        for r in range(height):
+            for c in range(width):
+                for k in range(channels):
+                    v = float(X[i, r, c, k])
+                    light += v
+                    down += v * r
+                    across += v * c
+        mixed, square = 0.0, 0.0
+        if light > 0.0:
+            down /= light
+            across /= light
+            for r in range(height):
+                for c in range(width):
+                    for k in range(channels):
+                        v = float(X[i, r, c, k])
+                        mixed += v * (r - down) * (c - across)
+                        square += v * (r - down) * (r - down)
+        slope = min(max(mixed / square, -1.0), 1.0) if square > 0.0 else 0.0
+        for r in range(height):
+            # a line that leaves the picture, as of sums that cancel, is dark
+            by = min(max(slope * (r - down), -float(width)), float(width))
+            whole = math.floor(by)
+            share = by - whole
+            for c in range(width):
+                left, right = c + whole, c + whole + 1
+                for k in range(channels):
+                    v = 0.0
+                    if 0 <= left < width:
+                        v += (1.0 - share) * float(X[i, r, left, k])
+                    if 0 <= right < width:
+                        v += share * float(X[i, r, right, k])
+                    out[i, r, c, k] = v
+
+
+@exact
 def histograms(X: NDArray[Any], cells: NDArray[np.int64], bins: int, softening: float, out: NDArray[Any]) -> None:
     """`X` is pictures x height x width x channels; `out` holds zeros."""
     count, height, width, channels = X.shape

@@ -19,10 +19,12 @@ CHUNK = 16
 class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A subclass says how many columns come out (`_columns`), and how pictures become rows (`_mapped`).
 
-    A picture's row depends on that picture alone. Rows are float32.
+    A picture's row depends on that picture alone. Rows are float32. `deskewed` pictures are sheared first, until what
+    is light in them stands upright.
     """
 
     shape: tuple[int, ...]
+    deskewed: bool
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Nothing is learnt: only the number of pixels is compared with `shape`."""
@@ -46,7 +48,7 @@ class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 chunk[: len(some)] = some.reshape(-1, height, width, channels)
                 spoiled = np.flatnonzero(~np.isfinite(chunk.reshape(CHUNK, -1)).all(axis=1))
                 chunk[spoiled] = 0
-                rows = self._mapped(chunk)
+                rows = self._mapped(_upright(chunk) if self.deskewed else chunk)
             rows[spoiled] = 0
             rows[~np.isfinite(rows).all(axis=1)] = 0
             out[start : start + CHUNK] = rows[: len(some)]
@@ -77,3 +79,12 @@ class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
                 f"X has shape {shape}, but pictures of shape {self.shape} have {height * width * channels} numbers "
                 "each: give one picture per row, or say shape=(height, width, channels)."
             )
+
+
+def _upright(pictures: NDArray[np.float32]) -> NDArray[np.float32]:
+    # imported here because the compiler takes a while to load
+    from sordino.features.kernels import deskew
+
+    out = np.empty_like(pictures)
+    deskew(pictures, out)
+    return out

@@ -43,12 +43,14 @@ class Scattering(PictureMap):
     """Pictures, flattened, to rows of norm 1.
 
     `shape` is (height, width) or (height, width, channels), as the pixels lie in a row; pixels are expected in [0, 1].
-    Sides are multiples of four. `mirrored` says that left and right do not matter, as of things and unlike letters.
+    Sides are multiples of four. `mirrored` says that left and right do not matter, as of things and unlike letters;
+    `deskewed` is for writing, light on dark: what leans is sheared upright before.
     """
 
-    def __init__(self, shape: tuple[int, ...] = (28, 28), *, mirrored: bool = False) -> None:
+    def __init__(self, shape: tuple[int, ...] = (28, 28), *, mirrored: bool = False, deskewed: bool = False) -> None:
         self.shape = shape
         self.mirrored = mirrored
+        self.deskewed = deskewed
 
     def _columns(self) -> int:
         height, width, colours = self._sides()
