@@ -30,11 +30,11 @@ from sordino.papers.provenance import provenance
 
 SETS = {
     "MNIST": ("mnist.npz", HOG),
-    "CIFAR-10": ("cifar10.npz", partial(Scattering, mirrored=True)),
+    "CIFAR-10": ("cifar10.npz", partial(Scattering, mirrored=True, smoothed=True)),
     "MNIST, deskewed": ("mnist.npz", partial(HOG, deskewed=True)),
     "MNIST, scattering": ("mnist.npz", partial(Scattering, deskewed=True)),
     "Fashion-MNIST": ("fashion.npz", HOG),
-    "CIFAR-10, 10,000 pictures": ("cifar10_subset_10000_2000.npz", partial(Scattering, mirrored=True)),
+    "CIFAR-10, 10,000 pictures": ("cifar10_subset_10000_2000.npz", partial(Scattering, mirrored=True, smoothed=True)),
 }
 DELTA = 1e-5
 

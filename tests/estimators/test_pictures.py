@@ -143,7 +143,7 @@ def test_names_that_are_older_than_a_setting_are_of_the_map_without_it():
     assert made.get_params() == HOG((12, 12), cells=(2, 3), orientations=5).get_params()
     old = map_of([f"Scattering(mirrored=True, shape=(8, 8, 3)) {place}" for place in range(972)])
     assert old is not None
-    assert old.get_params() == {"shape": (8, 8, 3), "mirrored": True, "deskewed": False}
+    assert old.get_params() == {"shape": (8, 8, 3), "mirrored": True, "smoothed": False, "deskewed": False}
     assert map_of([name.replace("shape", "shape=(8, 8), shape") for name in names]) is None
     assert map_of([*names[1:], names[0]]) is None
 

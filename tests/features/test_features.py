@@ -15,6 +15,7 @@ MAPS = {
     "three": Scattering((8, 8, 3)),
     "mirrored": Scattering((8, 12), mirrored=True),
     "deskewed": HOG((12, 16, 3), deskewed=True),
+    "smoothed": Scattering((8, 12, 3), smoothed=True),
     "upright": Scattering((8, 12), mirrored=True, deskewed=True),
 }
 
@@ -139,6 +140,25 @@ def test_what_has_no_slant_is_left_as_it_is():
     spoiled = np.zeros((1, 8, 8, 1), dtype=np.float32)
     spoiled[0, 0, 0], spoiled[0, 7, 7] = -1e30, np.nextafter(np.float32(1e30), np.float32(np.inf))
     assert np.isfinite(_upright(spoiled)).all()
+
+
+def test_cells_are_averaged_with_their_neighbours_where_that_is_said_not_to_matter():
+    X = pictures((12, 16, 3))
+    plain = Scattering((12, 16, 3)).fit(X).transform(X).reshape(len(X), -1, 3, 4)
+    for axis in (2, 3):
+        edged = np.concatenate([plain.take([0], axis), plain, plain.take([-1], axis)], axis)
+        plain = np.apply_along_axis(np.convolve, axis, edged, [0.25, 0.5, 0.25], "valid")
+    expected = plain.reshape(len(X), -1)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    smooth = Scattering((12, 16, 3), smoothed=True).fit(X)
+    np.testing.assert_allclose(smooth.transform(X), expected, atol=1e-6)
+    # rows of a picture and of the same moved by two pixels are nearer to one another
+    moved = np.roll(X.reshape(-1, 12, 16, 3), 2, axis=2)
+    apart = [
+        np.linalg.norm(map.transform(X) - map.transform(moved), axis=1)
+        for map in (smooth, Scattering((12, 16, 3)).fit(X))
+    ]
+    assert np.all(apart[0] < apart[1])
 
 
 def test_scattering_of_constants_and_waves():

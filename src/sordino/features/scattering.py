@@ -8,7 +8,9 @@ on the picture, reflected at its border:
 with psi_2 an octave above psi_1, each sampled at every fourth pixel: 1 + 16 + 64 = 81 channels per colour. Channels are
 then normalised picture by picture in groups of three (Tramer and Boneh 2021), and the row is divided by its length:
 its norm is 1, or 0 for a picture of one colour. Where a thing looks alike either way round, the rows of a picture and
-of its mirror image are added before: what differs between them would only cost noise.
+of its mirror image are added before: what differs between them would only cost noise. So does what differs between
+neighbouring cells where a thing may stand in either: each is then averaged with those beside it, by 1/4, 1/2 and 1/4
+along both sides, the border repeated.
 
 Convolutions with wavelets are products of Fourier transforms. Sampling every k-th pixel folds the spectrum: its k x k
 pieces are averaged. The low pass is a product of one along each side, so that  u * phi, sampled, is R u C  with two
@@ -43,13 +45,22 @@ class Scattering(PictureMap):
     """Pictures, flattened, to rows of norm 1.
 
     `shape` is (height, width) or (height, width, channels), as the pixels lie in a row; pixels are expected in [0, 1].
-    Sides are multiples of four. `mirrored` says that left and right do not matter, as of things and unlike letters;
-    `deskewed` is for writing, light on dark: what leans is sheared upright before.
+    Sides are multiples of four. `mirrored` says that left and right do not matter, as of things and unlike letters, and
+    `smoothed` that a few pixels up, down or sideways do not; `deskewed` is for writing, light on dark: what leans is
+    sheared upright before.
     """
 
-    def __init__(self, shape: tuple[int, ...] = (28, 28), *, mirrored: bool = False, deskewed: bool = False) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...] = (28, 28),
+        *,
+        mirrored: bool = False,
+        smoothed: bool = False,
+        deskewed: bool = False,
+    ) -> None:
         self.shape = shape
         self.mirrored = mirrored
+        self.smoothed = smoothed
         self.deskewed = deskewed
 
     def _columns(self) -> int:
@@ -65,6 +76,9 @@ class Scattering(PictureMap):
         rows = self._normalised(pictures)
         if self.mirrored:
             rows = rows + self._normalised(pictures[:, :, ::-1])
+        if self.smoothed:
+            height, width, _ = self._sides()
+            rows = _smoothed(rows.reshape(len(rows), -1, height // STEP, width // STEP)).reshape(rows.shape)
         found: Real = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _STABLE)
         return found
 
@@ -205,3 +219,11 @@ def _normalised(groups: Real) -> Real:
     variance = np.square(centred).mean(axis=2, keepdims=True)
     scaled: Real = centred / np.sqrt(variance + _STABLE)
     return scaled
+
+
+def _smoothed(channels: Real) -> Real:
+    """Every cell averaged with its neighbours, along both sides."""
+    edged = np.pad(channels, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
+    down = edged[:, :, :-2] + 2 * edged[:, :, 1:-1] + edged[:, :, 2:]
+    both: Real = (down[..., :-2] + 2 * down[..., 1:-1] + down[..., 2:]) / 16
+    return both
