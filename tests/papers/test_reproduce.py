@@ -46,6 +46,15 @@ def test_a_committed_file_says_where_every_cell_comes_from(piece, tmp_path):
 
 
 @pytest.mark.parametrize("piece", MEASURED, ids=lambda piece: piece.module)
+def test_a_committed_page_is_of_the_file_beside_it(piece):
+    known = cells_of(kept(piece))
+    text = (reproduction.COMMITTED / f"{piece.module}.md").read_text()
+    values = piece.experiment.values(known)
+    for part in (page.compared(values, values), piece.experiment.tables(known), piece.experiment.READING.rstrip()):
+        assert part in text
+
+
+@pytest.mark.parametrize("piece", MEASURED, ids=lambda piece: piece.module)
 def test_quick_cells_are_some_of_all(piece, tmp_path):
     quick, every = (piece.experiment.cells(tmp_path, quick=quick) for quick in (True, False))
     assert 0 < len(quick) <= len(every)

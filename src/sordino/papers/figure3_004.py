@@ -38,7 +38,7 @@ from sordino.budget import Budget, Relation
 from sordino.methods import DPSGD, RecursiveMomentum
 from sordino.methods.rates import Cosine
 from sordino.papers.experiment import Cell, Known, Value, cell
-from sordino.papers.figure3_report import PRINTED, READING as READING, draw as draw, of, tables as tables
+from sordino.papers.figure3_report import PRINTED, READING as READING, SHOWN, draw as draw, of, tables as tables
 from sordino.papers.networks import Pictures, cifar, cnn5, mnist, small_cnn, train
 from sordino.privacy.accountants import epsilon
 from sordino.problem import NetworkProblem
@@ -181,7 +181,7 @@ def test_errors(known: Known, experiments: dict[str, NetworkRuns]) -> dict[str, 
                 part = runs[0].get("length", 1.0)
                 after = "" if part == 1 else f", {part:.3g} of the length"
                 printed = PRINTED.get((name, f"{budget:g}")) if part == 1 else None
-                found[f"{name}, epsilon {budget:g}, {method}{after}: test error"] = Value(
+                found[f"{SHOWN.get(name, name)}, epsilon {budget:g}, {method}{after}: test error"] = Value(
                     float(np.mean(ends)), error, len(ends), printed[told] if printed and told is not None else None
                 )
     return found

@@ -208,8 +208,9 @@ class Rates:
 
     def tables(self, known: Known) -> str:
         found = self.exponents(known)
+        said = f"Privacy is about replacing a record, at delta = {DELTA:g}, or 0 where it is pure.\n"
         heads = ["method", "what", *(part for axis in GRID for part in (f"{axis}: measured", "promised"))]
-        lines = ["| " + " | ".join([*heads, "bound / measured"]) + " |", "|" + "---|" * (len(heads) + 1)]
+        lines = [said, "| " + " | ".join([*heads, "bound / measured"]) + " |", "|" + "---|" * (len(heads) + 1)]
         for row in self.rows:
             for what in (row.of, "gradients"):
                 cells = []

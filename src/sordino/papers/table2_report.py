@@ -72,7 +72,7 @@ def tables(known: Known) -> str:
         "passes",
         "CPU s",
     )
-    lines = []
+    lines = ["Means (deviations) over the runs at delta = 1e-5, replace-one; passes and seconds of one run.\n"]
     for name, one in found.items():
         if (plain := one.get("not private")) is None:
             continue

@@ -215,7 +215,7 @@ def tables(known: Known) -> str:
     counts = {row["baseline"]["runs"] for one in found.values() for row in one["rows"] if "baseline" in row}
     often = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
     lines = [
-        f"Error F(w) - F(w*) at delta = 0.001, means over {runs} runs of ours and "
+        f"Error F(w) - F(w*) at delta = 0.001, replace-one, means over {runs} runs of ours and "
         f"{often} of the baseline (as compared above): ours is output perturbation, the baseline noisy mini-batch SGD "
         "after Bassily, Smith & Thakurta 2014, m = 50, all of its (n/m)^2 steps. "
         "`sordino.papers.table3_000` says what the modes are, how the paper's gaps were filled, and how the baseline's "

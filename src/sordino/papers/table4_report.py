@@ -25,11 +25,11 @@ WAYS = (
 )
 
 READING = """
-Accuracy in per cent, means over the runs, standard errors in brackets, over splits where there are several. *Plan* is
-private end to end; *printed* has the noise and numbers of the baseline's own paper; *grid* chooses among the paper's
-settings on held-out training records, which is not private. The printed columns are the paper's, best of its grid; its
-RCV1 has 50,000 records where ours has 12,337 (four times the noise), and its Adult and MNIST are those of Iyengar et
-al. 2019, up to preprocessing.
+Accuracy in per cent at delta = 1/n^2, replace-one: means over the runs, standard errors in brackets, over splits where
+there are several. *Plan* is private end to end; *printed* has the noise and numbers of the baseline's own paper; *grid*
+chooses among the paper's settings on held-out training records, which is not private. The printed columns are the
+paper's, best of its grid; its RCV1 has 50,000 records where ours has 12,337 (four times the noise), and its Adult and
+MNIST are those of Iyengar et al. 2019, up to preprocessing.
 
 The paper's claim, that gradient perturbation beats the other two, holds clearly at epsilon .1 on Adult (83.2 against
 81.2 for objective perturbation, 80.7 for output perturbation, and 80.5 for AMP as printed), and is gone at 1, where
