@@ -115,6 +115,27 @@ ROWS: list[Row] = [
         "tests/oracle/test_coins.py",
     ),
     (
+        "rate: a record has one coin in two steps that are drawn together",
+        "oracle/kernels/coins.py",
+        "            place -= all_",
+        "            place -= all_ - np.uint64(1)",
+        "tests/oracle/test_predrawn.py",
+    ),
+    (
+        "rate: a batch is drawn for two steps",
+        "oracle/predrawn.py",
+        "steps, batches[:0:-1]",
+        "steps, batches[::-1]",
+        "tests/oracle/test_predrawn.py -k handed_out_twice",
+    ),
+    (
+        "rate: a child has the batches of its parent",
+        "privacy/randomness.py",
+        "        self.predrawn = {}",
+        '        self.predrawn = getattr(self, "predrawn", {})',
+        "tests/oracle/test_predrawn.py -k child",
+    ),
+    (
         "rate: stated a tenth lower",
         "oracle/sampling.py",
         "return _sampled(PoissonSampled, release, self.rate)",

@@ -128,6 +128,7 @@ def spoiled(values, cell):
 
 MASKED = np.ma.masked_array(X, mask=np.arange(X.size).reshape(X.shape) == 0)
 SPARSE = sparse.csr_matrix(np.where(X == X[0, 0], np.nan, X))
+LONG = np.where(X == X[0, 0], np.longdouble("1e400"), X)
 TABLES = {
     "a huge whole number": (spoiled(X, HUGE), "too large for a double"),
     "huge in a list": (spoiled(X, HUGE).tolist(), "too large for a double"),
@@ -140,6 +141,7 @@ TABLES = {
     "missing": (spoiled(X, np.nan).astype(float), "contains NaN or infinite numbers"),
     "missing in pandas' own numbers": (pd.DataFrame(spoiled(X, pd.NA)).astype("Float64"), "contains NaN or infinite"),
     "infinite": (spoiled(X, np.inf).astype(float), "contains NaN or infinite numbers"),
+    "more than a double holds": (LONG, "too large for a double"),
     "complex": (X + 0j, "Complex data not supported"),
     "one row": (spoiled(X, 1.0).astype(float)[0], "Reshape your data"),
     "one dimension too many": (X[None], "Reshape your data"),
@@ -166,8 +168,9 @@ def test_tables_that_are_no_finite_numbers(what):
     refused(sentence, lambda: FITTED.predict(table))
 
 
-def test_a_sparse_table_with_a_missing_number():
-    refused("contains NaN or infinite numbers", lambda: classifier("logistic", X=SPARSE))
+@pytest.mark.parametrize("table", [SPARSE, sparse.csr_matrix(LONG)], ids=["missing", "too large"])
+def test_a_sparse_table_with_a_number_that_is_not_finite(table):
+    refused("contains NaN or infinite numbers", lambda: classifier("logistic", X=table))
 
 
 FITTED = classifier("logistic")

@@ -74,9 +74,20 @@ def walked(records, rate, words, more):
 @pytest.mark.parametrize("rate", RATES)
 def test_members_follow_from_the_words(records, rate):
     words = Randomness.seeded(9).sampling.words(records // 2 + 100_000).view(np.uint32).tolist()
-    members = heads(records, rate, Randomness.seeded(9).sampling)
+    (members,) = heads(records, rate, Randomness.seeded(9).sampling)
     assert members.dtype == np.intp
     assert members.tolist() == walked(records, rate, words, iter(()))
+
+
+@pytest.mark.parametrize("records", [1, 2, 1000, 30_000])
+@pytest.mark.parametrize("rate", RATES)
+def test_steps_are_like_more_records(records, rate):
+    words = Randomness.seeded(9).sampling.words(7 * records // 2 + 100_000).view(np.uint32).tolist()
+    steps = heads(records, rate, Randomness.seeded(9).sampling, 7)
+    members = np.array(walked(7 * records, rate, words, iter(())), dtype=np.intp)
+    assert len(steps) == 7
+    for number, step in enumerate(steps):
+        np.testing.assert_array_equal(step, members[members // records == number] % records)
 
 
 class Told:
@@ -101,7 +112,7 @@ def test_where_a_word_does_not_say_more_bits_do():
     rng = np.random.default_rng(0)
     more = [int.from_bytes(rng.bytes(16), "little") for _ in range(10_000)]
     stream = Told(0.07, more)
-    members = heads(3000, 0.07, stream)
+    (members,) = heads(3000, 0.07, stream)
     assert stream.asked >= len(members) > 100
     assert members.tolist() == walked(3000, 0.07, stream.at.tolist() * 100, iter(more))
 
@@ -113,7 +124,7 @@ def test_records_enter_by_independent_coins(stream, monkeypatch, rate, piece):
     monkeypatch.setattr(coins, "_PIECE", piece)
     table = np.zeros((4000, 12), dtype=bool)
     for row in table:
-        row[heads(12, rate, stream)] = True
+        row[heads(12, rate, stream)[0]] = True
     pairs = [table[:, i] & table[:, j] for i, j in itertools.combinations(range(12), 2)]
     for counts, p in ((table.sum(axis=0), rate), (np.sum(pairs, axis=1), rate**2)):
         assert min(stats.binomtest(int(k), 4000, p).pvalue for k in counts) > 1e-6 / len(counts)
@@ -125,7 +136,7 @@ def test_records_enter_by_independent_coins(stream, monkeypatch, rate, piece):
 def test_more_members_than_there_is_place_for(monkeypatch):
     few = replace(coins._columns(0.3), draws=1e-9)
     monkeypatch.setattr(coins, "_columns", lambda rate: few)
-    members = heads(100_000, 0.3, Randomness.seeded(2).sampling)
+    (members,) = heads(100_000, 0.3, Randomness.seeded(2).sampling)
     assert abs(len(members) - 30_000) < 6 * np.sqrt(21_000)
     assert (np.diff(members) > 0).all()
 
@@ -133,5 +144,5 @@ def test_more_members_than_there_is_place_for(monkeypatch):
 def test_batches_of_many_records_are_drawn_so():
     for records in (sampling.MANY + 1, sampling.SPAN + 5):
         here, there = (Randomness.seeded(4).sampling for _ in range(2))
-        np.testing.assert_array_equal(drawn(Poisson(0.01), records, here), heads(records, 0.01, there))
+        np.testing.assert_array_equal(drawn(Poisson(0.01), records, here), heads(records, 0.01, there)[0])
     assert len(Poisson(1.0).draw(sampling.MANY + 1, here)) == sampling.MANY + 1

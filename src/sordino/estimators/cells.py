@@ -1,6 +1,6 @@
 """What scikit-learn would say by quoting a cell, or a column's name that may be one, said without it.
 
-To be called before its own checks.
+To be called before its own checks, which need not look for numbers that are not finite again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def require_numbers(name: str, values: Any) -> None:
         )
     if any(_kind(kind) == "c" for kind in kinds):
         raise ValueError(f"Complex data not supported: {name} holds complex numbers; give real ones.")
-    numbers = values.tocsr().data if sparse.issparse(values) else _as_numbers(name, values, kinds)
+    with np.errstate(over="ignore"):
+        numbers = _as_numbers(name, values.tocsr().data if sparse.issparse(values) else values, kinds)
     if numbers is None or values is None:
         return
     if name == "X" and not sparse.issparse(values) and numbers.ndim != 2:
@@ -54,7 +55,7 @@ def require_unmasked(name: str, values: Any) -> None:
 def _as_numbers(name: str, values: Any, kinds: list[Any]) -> Any:
     """The numbers; None where scikit-learn's sentence is as good, because it is about the kind of an object."""
     may_lack = any(hasattr(kind, "na_value") for kind in kinds)
-    if kinds and not may_lack and all(_kind(kind) in "biuf" for kind in kinds):
+    if kinds and not may_lack and all(_kind(kind) in "biuf" and kind.itemsize <= 8 for kind in kinds):
         return np.asarray(values)
     try:
         if may_lack:

@@ -169,7 +169,8 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
             return source, None, classes, known
         require_numbers("X", X)
         require_unmasked("y", y)
-        features, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+        kinds = [np.float64, np.float32]
+        features, y = validate_data(self, X, y, accept_sparse="csr", dtype=kinds, order="C", ensure_all_finite=False)
         labels = column_or_1d(y, warn=True)
         classes, known = classes_of(self.classes, labels)
         return features, self.task(classes).coding.encoded(codes_of(labels, classes).astype(float)), classes, known

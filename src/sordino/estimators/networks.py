@@ -93,7 +93,7 @@ class _PrivateNetwork(ShowsItsPromise, KnowsItsPipeline, ReadsTables, BaseEstima
         if self.schema is None:
             require_numbers("X", X)
             require_fitted_names(self, X)
-            X = validate_data(self, X, dtype=np.float64, reset=False)
+            X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=False)
         else:
             X = self._rows(X)
             X = X.toarray() if sparse.issparse(X) else X
@@ -206,7 +206,7 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         else:
             require_numbers("X", X)
             require_unmasked("y", y)
-            X, y = validate_data(self, X, y, dtype=np.float64, order="C")
+            X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite=False)
             labels = column_or_1d(y, warn=True)
             classes, known = classes_of(self.classes, labels)
             codes = codes_of(labels, classes).astype(float)
@@ -309,7 +309,7 @@ class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc
         else:
             require_numbers("X", X)
             require_numbers("y", y)
-            X, y = validate_data(self, X, y, dtype=np.float64, order="C", y_numeric=True)
+            X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite=False, y_numeric=True)
             targets = self._coding.numbers(y)
         enforced, assumed = said_of_targets(self, bounds)
         certificate, paid = self._train(

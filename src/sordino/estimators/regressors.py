@@ -150,8 +150,9 @@ class _PrivateRegressor(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsTa
             return source, None
         require_numbers("X", X)
         require_numbers("y", y)
+        kinds = [np.float64, np.float32]
         features, y = validate_data(
-            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", y_numeric=True
+            self, X, y, accept_sparse="csr", dtype=kinds, order="C", ensure_all_finite=False, y_numeric=True
         )
         return features, coding.numbers(y)
 

@@ -121,14 +121,15 @@ def _hashes(X: Any) -> Prints:
         from sordino.estimators.release_kernels import row_hashes
 
         hashed = row_hashes
+        if isinstance(X, np.ndarray) and X.dtype == np.float64 and X.flags.c_contiguous:
+            # nothing is copied
+            block = X.shape[0]
     for first in range(0, X.shape[0], block):
         cells = np.ascontiguousarray(X[first : first + block], dtype=np.float64)
         # the kernel is compiled for one kind of array
         cells.flags.writeable = False
-        part = sums[first : first + block]
-        hashed(cells, a, part)
-        part[:] = _mixed(part)
-    return sums
+        hashed(cells, a, sums[first : first + block])
+    return _mixed(sums)
 
 
 def _row_hashes(rows: NDArray[np.float64], multipliers: Prints, hashes: Prints) -> None:

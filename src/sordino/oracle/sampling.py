@@ -2,7 +2,8 @@
 
 How many records a batch has is drawn in whole numbers (`privacy.counts`), and which ones as a uniform subset
 (`kernels.subsets`), where nothing is rounded; coins of many records are drawn from one member to the next, in whole
-numbers too (`kernels.coins`). What is left open is in the event, as a total variation distance.
+numbers too (`kernels.coins`), and of several steps at once where they have few members (`predrawn`). What is left open
+is in the event, as a total variation distance.
 
 `InOrder` and `CyclicPoisson` go by the places of records: whose turn it is at step t is public, and follows from the
 number of a record alone. They are for neighbours of whom one record is replaced, who stand where they stood; where one
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.oracle.predrawn import batch_of_coins
 from sordino.privacy import counts
 from sordino.privacy.events import Approximate, Event, FixedSizeSampled, Gaussian, PoissonSampled, repeat
 
@@ -78,10 +80,7 @@ class Poisson:
 
     def draw(self, records: int, stream: Stream) -> Batch:
         if records > MANY and self.rate < 1:
-            # here and not above, as it compiles
-            from sordino.oracle.kernels.coins import heads
-
-            return heads(records, self.rate, stream)
+            return batch_of_coins(records, self.rate, stream)
         # a binomial size, then a uniform subset of that size, has the law of independent coins
         return _subset(records, counts.binomial(records, self.rate, stream), stream)
 

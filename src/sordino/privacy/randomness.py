@@ -56,6 +56,7 @@ class Stream:
         "_lock",
         "_renew",
         "_room",
+        "predrawn",
     )
 
     _key: bytes
@@ -65,6 +66,8 @@ class Stream:
     _generator: np.random.Generator | None
     _lock: threading.Lock
     _left: int
+    predrawn: dict[Any, Any]
+    """What was made of its words for later, and is as secret: no copy has it, and no child process."""
 
     def __init__(self, key: bytes, renew: Callable[[bytes, int], bytes]) -> None:
         """`renew(key, forks)` is the key of a child process, `forks` counting the children so far."""
@@ -125,6 +128,7 @@ class Stream:
         self._room = 0
         self._left = 0
         self._lock = threading.Lock()
+        self.predrawn = {}
         if self._generator is not None:
             # whoever already holds the generator must get the new key too
             self._generator.bit_generator.state = _chacha(key).state

@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,13 +43,17 @@ class _Columns:
     """Per record."""
 
 
-def heads(records: int, rate: float, stream: Stream) -> NDArray[np.intp]:
-    """The members among 0 .. records-1, in order, for a rate below 1, a double taken at its exact value."""
+def heads(records: int, rate: float, stream: Stream, steps: int = 1) -> list[NDArray[np.intp]]:
+    """The members among 0 .. records-1, in order, for a rate below 1, a double taken at its exact value.
+
+    Of so many steps, in each of which every record has another coin: like so many more records, one behind another.
+    """
     law = _columns(rate)
-    expected = records * law.draws
+    expected = steps * records * law.draws
     members = np.empty(int(expected + 4 * math.sqrt(expected)) + 8, dtype=np.intp)
-    found = position = 0
-    while position < records:
+    ends = np.zeros(steps + 1, dtype=np.intp)
+    found = position = step = 0
+    while step < steps:
         if found == members.size:
             members = np.concatenate([members, np.empty_like(members)])
         # a draw finds one member at most
@@ -56,8 +61,8 @@ def heads(records: int, rate: float, stream: Stream) -> NDArray[np.intp]:
         passed = np.empty(words.size, dtype=np.uint32)
         if _pass_over(words, law.entries, law.low, passed):
             _decide(words, law, passed, stream)
-        found, position = _walk(passed, law.entries.size - 1, position, records, members, found)
-    return members[:found]
+        found, position, step = _walk(passed, law.entries.size - 1, position, records, members, found, ends, step)
+    return [members[start:end] for start, end in pairwise(ends.tolist())]
 
 
 def _decide(words: NDArray[np.uint32], law: _Columns, passed: NDArray[np.uint32], stream: Stream) -> None:
@@ -118,17 +123,28 @@ def _pass_over(
 
 @compiled
 def _walk(
-    passed: NDArray[np.uint32], last: int, position: int, records: int, members: NDArray[np.intp], found: int
-) -> tuple[int, int]:
-    """From member to member; those beyond the records are taken back."""
-    at, here, none = np.uint64(found), np.uint64(position), np.uint64(last)
+    passed: NDArray[np.uint32],
+    last: int,
+    position: int,
+    records: int,
+    members: NDArray[np.intp],
+    found: int,
+    ends: NDArray[np.intp],
+    step: int,
+) -> tuple[int, int, int]:
+    """From member to member, and behind the last record to the first one of the next step."""
+    at, here, none, all_ = np.uint64(found), np.uint64(position), np.uint64(last), np.uint64(records)
     for i in range(passed.size):
         k = np.uint64(passed[i])
-        members[at] = np.int64(here + k)
         is_member = np.uint64(k != none)
-        here += k + is_member
+        place = here + k
+        while place >= all_:
+            place -= all_
+            step += 1
+            ends[step] = at
+            if step == ends.size - 1:
+                return int(at), int(place), step
+        members[at] = np.int64(place)
+        here = place + is_member
         at += is_member
-    one = np.uint64(1)
-    while at > np.uint64(0) and members[at - one] >= records:
-        at -= one
-    return int(at), int(here)
+    return int(at), int(here), step
