@@ -1069,6 +1069,13 @@ ROWS: list[Row] = [
         "tests/estimators/test_before.py",
     ),
     (
+        "pipelines: the types of columns, which follow from all records, choose some",
+        "estimators/before.py",
+        "return columns.dtype_include is not None or columns.dtype_exclude is not None",
+        "return columns.dtype_include is not None",
+        "tests/estimators/test_before.py",
+    ),
+    (
         "pipelines: nobody expects sparse rows of a function",
         "estimators/before.py",
         "(FeatureHasher, FrozenEstimator, FunctionTransformer, HashingVectorizer, SchemaEncoder)",

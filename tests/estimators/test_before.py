@@ -186,6 +186,16 @@ def test_a_function_that_leaves_dense_rows_dense_counts_no_zeros(function):
     assert make_pipeline(in_columns(FunctionTransformer(function)), logistic()).fit(X, Y)[-1].n_features_in_ == 3
 
 
+@pytest.mark.parametrize("chosen", [{"dtype_include": "int64"}, {"dtype_exclude": "float64"}, {"dtype_include": object}])
+def test_the_types_of_columns_choose_none(chosen):
+    """One missing cell makes floats of a data frame's whole numbers, and the column would be there or not for all."""
+    table = pytest.importorskip("pandas").DataFrame({"a": np.arange(len(Y)) % 3, "b": X[:, 0]})
+    some = ColumnTransformer([("some", "passthrough", make_column_selector(**chosen)), ("b", "passthrough", ["b"])])
+    for records in (table, table.replace({"a": {2: None}})):
+        with pytest.raises(ValueError, match=r"fitted to the records: .* columns by their names or numbers"):
+            make_pipeline(some, logistic()).fit(records, Y)
+
+
 def test_columns_may_be_chosen_by_their_names():
     table = pytest.importorskip("pandas").DataFrame(X, columns=["a", "b", "c"])
     some = ColumnTransformer([("some", "passthrough", make_column_selector("a|b"))])

@@ -79,8 +79,9 @@ class KnowsItsPipeline:
                 f"{fitted[0]} comes before {type(self).__name__} and is fitted to the records: each of them moves all "
                 "the others through it, which the guarantee would not cover. Use steps that look at each record alone "
                 "(Normalizer, FunctionTransformer with fixed numbers, a schema with public ranges), or fit "
-                f"{fitted[0]} to public data and put FrozenEstimator(fitted) in its place. A ColumnTransformer of "
-                "sparse rows needs sparse_threshold=0, or it counts the zeros of all records."
+                f"{fitted[0]} to public data and put FrozenEstimator(fitted) in its place. A ColumnTransformer chooses "
+                "columns by their names or numbers, because their types follow from all records, and of sparse rows "
+                "it needs sparse_threshold=0, or it counts the zeros of all."
             )
         return (STEPS_PUBLIC(names=", ".join(kind.__name__ for kind in found)),) if found else ()
 
@@ -152,6 +153,11 @@ def _parts(step: Any) -> list[Any] | None:
 
 
 def _looks_at_records(part: tuple[str, Any, Any]) -> bool:
-    """A function that chooses columns is given all the records; scikit-learn's own looks at names and dtypes alone."""
+    """A function that chooses columns is given all the records; scikit-learn's own looks at names, and at dtypes.
+
+    Those follow from all cells of a data frame's columns: whole numbers are floats where a single one is missing.
+    """
     _, _, columns = part
-    return callable(columns) and type(columns) is not make_column_selector
+    if type(columns) is make_column_selector:
+        return columns.dtype_include is not None or columns.dtype_exclude is not None
+    return callable(columns)
