@@ -212,6 +212,17 @@ def test_a_result_of_changed_code_is_noticed(made, tmp_path):
     assert told[-1] == "the same      made: mnist"
 
 
+def test_of_every_commit_the_quickest_cell_is_made_again(made):
+    took = {"adult, one": ("c0", 3.0), "mnist": ("c0", 1.0), "last": ("c1", 0.1), "long": ("c2", 900.0)}
+    took |= {"before seconds": ("c3", None), "quick": ("c4", 2.0), "quicker": ("c4", 1.5)}
+    file = {"cells": {name: {"commit": commit, "seconds": seconds} for name, (commit, seconds) in took.items()}}
+    cells = {name: Cell(dict, ("adult, one",) if name == "last" else ()) for name in took}
+    made.STALE = ("adult, one",)
+    assert reproduction.checked(PIECE, file, cells) == ["adult, one", "mnist", "quicker"]
+    of_networks = Piece("002", ("table9",), "made up", "made", packages=("torch",))
+    assert reproduction.checked(of_networks, file, cells) == ["adult, one"]
+
+
 def test_a_missing_data_set_is_a_sentence_and_no_failure_of_the_check(made, tmp_path, monkeypatch):
     piece = Piece("002", ("table9",), "made up", "made", ("adult",))
     with pytest.raises(FileNotFoundError, match=r"needs adult\.parquet.* `sordino data get adult`"):
