@@ -60,3 +60,21 @@ def test_losses_of_another_precision_spoil_only_what_is_not_finite():
     for record, share in enumerate([3**-0.5, 0.0, 3**-0.5, 0.0]):
         answer = oracle._answer(Gradient(parameter_vector(model), 1.0, np.array([record])))
         assert answer == pytest.approx(np.full(3, share), rel=1e-3)
+
+
+@pytest.mark.parametrize("whole", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_are_added_where_their_words_are(whole, dtype):
+    generator = np.random.default_rng(0)
+    words = generator.integers(0, 7, (5, 4)).astype(whole)
+    rows, weights = generator.normal(size=(5, 4, 3)).astype(dtype), generator.normal(size=5).astype(dtype)
+    expected = generator.normal(size=(7, 3))
+    # words beyond a table that is cut off are left out
+    whole_table, cut = expected.copy(), expected.copy()
+    kernels.add_words(whole_table, words, rows, weights)
+    kernels.add_words(cut[:5], words, rows, weights)
+    before = expected.copy()
+    np.add.at(expected, words, rows.astype(np.float64) * weights.astype(np.float64)[:, None, None])
+    np.testing.assert_allclose(whole_table, expected, rtol=1e-14)
+    np.testing.assert_array_equal(cut[5:], before[5:])
+    np.testing.assert_array_equal(cut[:5], whole_table[:5])

@@ -117,6 +117,20 @@ def test_coarse_inner_products_only_where_their_rounding_is_small(monkeypatch):
     assert set(kinds) == {torch.float64}
 
 
+@pytest.mark.parametrize("kind", ["random", "cancelling", "aligned"])
+def test_the_number_of_words_rounds_nothing(kind):
+    """Inner products of unit vectors are exact, however long these are."""
+    words = torch.arange(POSITIONS).div(2, rounding_mode="floor").expand(RECORDS, -1)
+    # every word stands twice, and a cancelling record is nearly nothing
+    right = sides(kind)[1] * (torch.tensor([1.0, -1.0]).repeat(POSITIONS // 2)[:, None] if kind == "cancelling" else 1)
+    squares, lengths = Matrix((10**7, M))._inner([Pair(words, right)], work())
+    true = (exact(torch.nn.functional.one_hot(words).float(), right) ** 2).sum((1, 2))
+    long = np.linalg.norm(right.double(), axis=2).sum(1)
+    assert (squares.numpy() >= true).all()
+    assert (lengths.numpy() >= long * (1 - 1e-12)).all()
+    assert (squares.numpy() <= true + 2 * slack(1 + M + POSITIONS, torch.float32) * long**2).all()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_several_pairs_are_measured_as_their_sum(dtype):
     """In double precision, whose inner products must not be changed while lengths are taken from them."""

@@ -146,6 +146,9 @@ def test_gradients_of_many_positions_are_kept_where_there_is_room(kind, monkeypa
         answers.append(oracle._answer(query).copy())
         (clipping,) = oracle._clippings.values()
         assert all((found[0, 64 * 64].rows is not None) == (room > 0) for found in clipping._parts)
+        # what they are made of need not stay
+        kept = [each for memory, _ in oracle._books for each in memory.results if each.shape[1:] == (16, 64)]
+        assert bool(kept) == (room == 0)
     assert np.linalg.norm(answers[1] - answers[0]) <= 1e-3 * np.linalg.norm(answers[0])
 
 

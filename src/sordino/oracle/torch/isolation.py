@@ -13,6 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from sordino.oracle.torch.pairs import blocks
+
 Computed = Callable[[Tensor, Tensor, int], list[Tensor]]
 """Of inputs, targets and the number of rows that are records: everything of which their contributions are made."""
 
@@ -47,9 +49,10 @@ def _fingerprints(tensor: Tensor) -> Tensor:
 
     The rows themselves would be as much memory again as the books.
     """
-    bits = bits_of(tensor).view(len(tensor), -1).long()
+    bits = bits_of(tensor).view(len(tensor), -1)
     odd = torch.randint(-(2**62), 2**62, bits.shape[1:], generator=torch.Generator().manual_seed(0)) * 2 + 1
-    return (bits * odd.to(bits.device)).sum(1)
+    odd = odd.to(bits.device)
+    return torch.cat([(bits[some] * odd).sum(1) for some in blocks(len(bits), odd.nbytes)])
 
 
 def multiplies_in_full(dtype: torch.dtype, device: torch.device) -> bool:

@@ -57,6 +57,21 @@ def add_on_grid(parts: NDArray[Any], total: Array, pivot: float, first: bool) ->
                 some[i] += (np.float64(part[i]) + pivot) - pivot
 
 
+@exact
+def add_words(total: Array, words: NDArray[Any], rows: NDArray[Any], weights: NDArray[Any]) -> None:
+    """total_w += weight_i row_it wherever record i has word w at place t.
+
+    A pass has refused words beyond the table; what stands behind it in memory stays as it is all the same.
+    """
+    for i in range(words.shape[0]):
+        weight = np.float64(weights[i])
+        for t in range(words.shape[1]):
+            word = words[i, t]
+            if 0 <= word < total.shape[0]:
+                for j in range(total.shape[1]):
+                    total[word, j] += weight * np.float64(rows[i, t, j])
+
+
 @compiled
 def clip_factors(
     sides: NDArray[np.int64],

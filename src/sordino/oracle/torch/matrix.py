@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations_with_replacement
@@ -10,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from sordino.oracle.torch import kernels
 from sordino.oracle.torch.isolation import bits_of
 from sordino.oracle.torch.norms import Norms
 from sordino.oracle.torch.pairs import (
@@ -42,14 +44,20 @@ class Matrix:
     def __init__(self, shape: tuple[int, int]) -> None:
         self.shape = shape
 
+    def keeps(self, pairs: Sequence[Pair], records: int, each: int, taken: int) -> bool:
+        """Whether so many records' gradients, numbers of `each` bytes, are kept until they are summed.
+
+        Those of which inner products would tell the norms for more, and where there is room all that the sum takes one
+        by one anyway; `taken` bytes of it are.
+        """
+        size = records * math.prod(self.shape) * each
+        return size <= KEEP and (self._many(pairs) or (_is_alone(pairs) and taken + size <= ROOM))
+
     def rows(self, pairs: Sequence[Pair], work: Workspace) -> Tensor | None:
-        n, m = self.shape
-        records = pairs[0].left.shape[0]
-        size = records * n * m * work.dtype.itemsize
-        # a product that the sum takes anyway is computed once where there is room for it
-        if size > KEEP or not (self._many(pairs) or (_is_alone(pairs) and work.taken + size <= ROOM)):
+        records = len(pairs[0].left)
+        if not self.keeps(pairs, records, work.dtype.itemsize, work.taken):
             return None
-        rows = work.take(records, n, m)
+        rows = work.take(records, *self.shape)
         work.steps.append(partial(_products, pairs, rows, work))
         return rows.flatten(1)
 
@@ -150,6 +158,9 @@ class Matrix:
     def _inner(self, pairs: Sequence[Pair], work: Workspace) -> tuple[Tensor, Tensor]:
         r"""sum_{t,s} <l_t, l_s> <r_t, r_s> over the positions of all pairs; how it is bounded stands in `rounding`."""
         (n, m), records, positions = self.shape, len(pairs[0].left), _positions(pairs)
+        if not any(pair.left.is_floating_point() for pair in pairs):
+            # inner products of unit vectors are 0 or 1, of which no digit is lost
+            n = 1
         scaled, pairs = ([pair for pair in pairs if pair.shared is kind] for kind in (True, False))
         coarse = len(pairs) == 1 and positions * slack(n + m + positions, work.dtype) <= ROUGH
         dtype = work.dtype if coarse else torch.float64
@@ -220,6 +231,12 @@ def _sequences(pair: Pair) -> tuple[Tensor, Tensor]:
     return (left[:, None], right[:, None]) if right.ndim == 2 else (left, right)
 
 
+def product(pair: Pair) -> Tensor:
+    """sum_t left_t right_t' of every record, in a row."""
+    left, right = _sequences(pair)
+    return torch.bmm(left.transpose(1, 2), right).flatten(1)
+
+
 def _products(pairs: Sequence[Pair], out: Tensor, work: Workspace) -> Tensor:
     for number, (left, right) in enumerate(_sequences(pair) for pair in pairs if not pair.shared):
         work.add_bmm(out, left.transpose(1, 2), right, first=number == 0)
@@ -288,19 +305,25 @@ class Product(NamedTuple):
         return write
 
     def add_wide(self, total: Tensor, some: slice, work: Workspace, first: bool) -> Iterator[Step]:
+        other = self.other[some]
+        if not other.is_floating_point() and first:
+            yield total.zero_
+        if not other.is_floating_point() and work.device.type == "cpu":
+            words = other.view(len(other), -1).numpy()
+            for weights, tensor in self.mixed:
+                rows = tensor[some].view(*words.shape, -1).numpy()
+                yield partial(kernels.add_words, total.numpy(), words, rows, weights[some].numpy())
+            return
         mixed = work.scratch("mixed", *self.mixed[0][1][some].shape, dtype=torch.float64)
         for number, (weights, tensor) in enumerate(self.mixed):
             each = weights[some].view(-1, *[1] * (tensor.ndim - 1))
             yield partial(_mix, mixed, tensor[some], each, first=number == 0)
-        other = self.other[some]
         if other.is_floating_point():
             wide = work.scratch("other", *other.shape, dtype=torch.float64)
             left, right = (each.view(-1, each.shape[-1]) for each in self._sides(mixed, wide))
             yield partial(wide.copy_, other)
             yield partial(torch.addmm, total, left.T, right, beta=0 if first else 1, out=total)
         else:
-            if first:
-                yield total.zero_
             yield partial(total.index_add_, 0, other.view(-1), mixed.view(-1, mixed.shape[-1]))
 
     def _sides(self, mixed: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:

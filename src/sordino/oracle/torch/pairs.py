@@ -11,7 +11,8 @@ What the product means is the form:
     Matrix     sum_t left_t right_t'     a linear layer, t its positions; an embedding, where left_t is a unit vector
     Patches    the same, where right_t is the patch of a convolution's input at position t
     either     plus diag(left) rows      where the right side is shared: rows of numbers, the same for all records
-    Written    left alone, as the pass has computed it: of a bias, or of the weight of a normalisation
+    Written    left alone, as the pass has computed it: of a bias, or of the weight of a normalisation; of a matrix
+               where the pass keeps it, so that of a difference digits beyond those of the gradients are lost
 
 Norms are bounded from above, so that no record is clipped by a norm that rounding has made too small.
 """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from sordino.oracle.torch.clipping import Entry, Notes
 from sordino.oracle.torch.group_norm import is_group_norm
 from sordino.oracle.torch.layers import Rule, known_parameters
 from sordino.oracle.torch.layout import Site, layout_of, made_up, refuse_mixing_of, used_parameters, words_of
+from sordino.oracle.torch.matrix import Matrix, product
 from sordino.oracle.torch.opening import open_layers
 from sordino.oracle.torch.pairs import KEEP, Form, Pair, Written
 from sordino.oracle.torch.parameters import Place, places
@@ -40,6 +42,10 @@ class Books(NamedTuple):
     layer: nn.Module
     rule: Rule
     places: dict[str, tuple[int, int]]
+
+
+Booking = tuple[tuple[int, int], Form, Pair]
+"""A parameter's place, the form of its gradient, and the pair, while a program is written down."""
 
 
 class Passes:
@@ -231,12 +237,13 @@ class Passes:
     def _written(self, gradients: Any, rest: Any) -> list[Tensor]:
         """The books as a list of tensors; which is which stays in `_entries`."""
         (e, rows), (a, losses) = gradients, rest
-        entries = [
+        booked = [
             (books.places[name], form, pair)
             for books, a, e in zip(filter(None, self._books), a, e, strict=True)
             for name, form, pair in books.rule(books.layer, *map(self._booked, a), self._booked(e))
             if name in books.places
         ]
+        entries = list(self._formed(booked))
         for place, each in zip(self._apart, rows, strict=True):
             entries.append(((place.start, place.stop), Written(), Pair(self._booked(each).flatten(1))))
         sides = [side for *_, pair in entries for side in pair.sides()]
@@ -250,6 +257,25 @@ class Passes:
         if losses.dtype != self.dtype:
             losses = torch.where(losses.isfinite(), 0.0, torch.inf).to(self.dtype)
         return [*sides, losses]
+
+    def _formed(self, entries: list[Booking]) -> Iterator[Booking]:
+        """With gradients of a matrix in the place of both sides, where they are kept anyway: the sides need not stay.
+
+        Not where a matrix is used several times, whose gradients would all be there before they are added up.
+        """
+        uses, taken = Counter(place for place, *_ in entries), 0
+        for place, form, pair in entries:
+            if (
+                isinstance(form, Matrix)
+                and uses[place] == 1
+                and not pair.shared
+                and form.keeps([pair], self.rows, self.dtype.itemsize, taken)
+            ):
+                rows = product(pair)
+                taken += self.rows * rows.shape[1] * rows.itemsize
+                yield place, Written(), Pair(rows)
+            else:
+                yield place, form, pair
 
     def _booked(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor

@@ -30,10 +30,11 @@ sum_ts |l_t| |l_s| |r_t| |r_s| = L^2, what is computed is below the square by at
 
     gamma_{n+m+T+2} L^2 + 2 n tiny (sum_t |r_t|)^2 + 2 m tiny (sum_t |l_t|)^2 + 2 T^2 tiny,
 
-which is added (`slack` is twice gamma); lengths follow from the inner products of positions with themselves. The first
-term may be T gamma |g|^2 where positions are orthogonal: where that is not small in single precision (ROUGH), or where
-pairs may cancel (differences), the products are in double precision. Numbers that are too large give an infinity or a
-NaN, and the record counts for nothing. So does a record whose own sum, of products that may cancel, could be too large
+which is added (`slack` is twice gamma); lengths follow from the inner products of positions with themselves. Inner
+products of unit vectors, as of words, are exact, and n counts as 1 where all lefts are such. The first term may be
+T gamma |g|^2 where positions are orthogonal: where that is not small in single precision (ROUGH), or where pairs may
+cancel (differences), the products are in double precision. Numbers that are too large give an infinity or a NaN, and
+the record counts for nothing. So does a record whose own sum, of products that may cancel, could be too large
 on the way: half the largest number is the longest L_i (`too_long`). Rows R that all records share, each times a number
 of the record's own, are n positions more: diag(u) R = sum_k (u_k i_k) R_k' with unit vectors i_k. Their length is
 sum_k |u_k| |R_k|, and as a number of a gradient takes in one of them, they count as one where T counts operations.
