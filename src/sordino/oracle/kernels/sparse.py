@@ -3,7 +3,7 @@
 Positions and column numbers come as unsigned integers: signed ones would be tested for being negative at every entry,
 which halves the speed. Entries of later rows are asked for in advance. For one model, the last entries of a row are
 taken as if they were four: a loop over one to three would end where the processor does not expect it, which costs as
-much as a dozen entries. Several models are taken eight at a time, one cache line per column, and written out: eight
+much as several entries. Several models are taken eight at a time, one cache line per column, and written out: eight
 sums in an array would go through memory at every entry.
 """
 
