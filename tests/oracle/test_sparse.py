@@ -8,6 +8,8 @@ import plain_gradients as plain
 from plain_gradients import exact
 from sordino.losses import Logistic, Softmax
 from sordino.oracle import linear_oracle
+from sordino.oracle.block_queries import ClippedSum
+from sordino.oracle.blocks import block_of
 from sordino.oracle.query import Gradient
 from sordino.oracle.rows import Rows
 from sordino.problem import Problem
@@ -52,6 +54,37 @@ def test_duplicates_are_summed_whatever_the_matrix_claims(claims_to_be_canonical
             np.testing.assert_allclose(got, want, rtol=1e-13)
     np.testing.assert_array_equal(X.data, data)
     np.testing.assert_array_equal(X.indices, indices)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_rows_of_every_length_have_each_entry_once(kind):
+    """Entries are taken four at a time, and a row ends after any of them; whole numbers, so that scores are exact."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((3 * 14, 20), kind)
+    for number, length in enumerate(rng.permutation(np.repeat(np.arange(14), 3))):
+        X[number, rng.choice(20, length, replace=False)] = rng.integers(1, 99, length)
+    y, w, few = rng.choice([-1.0, 1.0], len(X)), rng.integers(-9, 9, 20).astype(float), np.arange(0, len(X), 2)
+    oracle = linear_oracle(sparse.csr_array(X), y, Problem(len(X), 20, Logistic()), Rows(2.0))
+    np.testing.assert_array_equal(oracle.blocks.blocks[0].dots(w), X.astype(float) @ w)
+    for batch in (None, few):
+        want = plain.clipped_sum(X.astype(float), y, Rows(2.0), Logistic(), w, 0.4, batch)
+        np.testing.assert_allclose(exact(oracle, Gradient(w, 0.4, batch)), want, rtol=1e-12, atol=1e-14)
+
+
+def test_a_score_has_the_bits_of_its_row_alone():
+    """Whatever follows it in memory, be it no numbers."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((300, 70_000), density=2e-4, format="csr", rng=rng)
+    X.data[:] = rng.standard_normal(X.nnz)
+    w, alone = rng.standard_normal(70_000), np.arange(0, 300, 2)
+    others = np.repeat(np.arange(300) % 2 == 1, np.diff(X.indptr))
+    X.data[others] = rng.choice([np.nan, np.inf, 1e300], others.sum())
+    block = block_of(X, np.ones(300), Rows(2.0))
+    one_by_one = [block_of(X[[i]], np.ones(1), Rows(2.0)).dots(w)[0] for i in alone]
+    np.testing.assert_array_equal(block.dots(w)[alone], one_by_one)
+    # what has no features adds nothing, and changes no bit of what the others add
+    asked = ClippedSum(Logistic(), w[None], np.zeros(1), np.ones(1))
+    np.testing.assert_array_equal(block.answer(asked, None), block.take(alone).answer(asked, None))
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,9 @@ class SparseBlock(Block):
             slopes[number] = kernels.clipped_sum(*some, w, offset, code, parameters, clip, sums[number])
 
         share(task, len(ranges))
-        return self.joined(sums.sum(axis=0)[None], slopes.sum(keepdims=True))
+        for part in sums[1:]:
+            sums[0] += part
+        return self.joined(sums[:1], slopes.sum(keepdims=True))
 
     def _ranges(self, which: Index | None) -> list[tuple[int, int]]:
         """Of rows: so few that clearing and adding up an accumulator for each costs little beside the rows."""
