@@ -202,6 +202,12 @@ def test_new_values_stand_beside_the_committed_ones(made, tmp_path):
     assert "Over the paper's, 2 values are 0.95 to 1.45 times as large" in text
 
 
+def test_what_stands_nowhere_is_compared_with_nothing():
+    assert page.summary({"a": Value(1.0, 0.1)}, {"b": Value(1.0)}) == "1 values, none of which stand committed."
+    assert "1 of which" in page.summary({"a": Value(1.0, 0.1)}, {"a": Value(9.0, 0.1)})
+    assert "apart: a." in page.summary({"a": Value(1.0, 0.1)}, {"a": Value(9.0, 0.1)})
+
+
 def test_a_result_of_changed_code_is_noticed(made, tmp_path):
     reproduce(PIECE, None, reproduction.COMMITTED, tell=lambda line: None)
     told = []

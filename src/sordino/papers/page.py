@@ -73,14 +73,15 @@ def compared(new: dict[str, Value], before: dict[str, Value]) -> str:
 def summary(new: dict[str, Value], before: dict[str, Value]) -> str:
     """What the table comes to, in sentences."""
     both = {name: (value, before[name]) for name, value in new.items() if name in before}
-    said = [f"{len(new)} values, {len(both)} of which stand committed."]
-    exact = [name for name, (a, b) in both.items() if math.isclose(a.mean, b.mean, rel_tol=1e-6)]
-    said.append(f"{len(exact)} of those are the same to six digits.")
-    far = [name for name, (a, b) in both.items() if (d := _distance(a, b)) is not None and abs(d) > _FAR]
-    if far:
-        said.append(f"More than {_FAR:g} standard errors apart: {'; '.join(far)}.")
-    else:
-        said.append(f"None is more than {_FAR:g} standard errors from the committed one.")
+    said = [f"{len(new)} values, {len(both) or 'none'} of which stand committed."]
+    if both:
+        exact = [name for name, (a, b) in both.items() if math.isclose(a.mean, b.mean, rel_tol=1e-6)]
+        said.append(f"{len(exact)} of those are the same to six digits.")
+        far = [name for name, (a, b) in both.items() if (d := _distance(a, b)) is not None and abs(d) > _FAR]
+        if far:
+            said.append(f"More than {_FAR:g} standard errors apart: {'; '.join(far)}.")
+        else:
+            said.append(f"None is more than {_FAR:g} standard errors from the committed one.")
     ratios = sorted(value.mean / value.printed for value in new.values() if value.printed)
     # of exponents, whose signs may differ, a ratio says nothing
     if ratios and ratios[0] > 0:
