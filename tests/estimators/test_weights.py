@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from sordino import (
     NoisyGradientDescent,
+    NoisyNewton,
     PrivateHuberRegressor,
     PrivateLinearRegression,
     PrivateLinearSVC,
@@ -28,6 +29,7 @@ from sordino.cli.app import app
 from sordino.files import Arrays, EncodedTable, Table
 from sordino.ledger.ledger import Ledger
 from sordino.losses import Hinge, Logistic, Softmax, Squared, Weighted
+from sordino.methods import ConstantModel
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.oracle.statistics import ClassCounts
@@ -127,6 +129,9 @@ def test_a_preparation_that_fits_no_classes_is_refused():
     for loss, words in ((Softmax(3), "3 of them are needed"), (Squared(1.0, 0.5), "not a loss of classes")):
         with pytest.raises(ValueError, match=words):
             method.plan(Problem(100, 3, loss), Budget(1.0, 1e-6))
+    for trained, words in ((NoisyNewton(), "the loss is Weighted"), (ConstantModel(), "the loss is Weighted")):
+        with pytest.raises(ValueError, match=words):
+            Prepared(trained, (ClassBalance(),)).plan(Problem(100, 3, Logistic()), Budget(1.0, 1e-6))
     with pytest.raises(ValueError, match="there are two at least"):
         ClassBalance(1)
     with pytest.raises(ValueError, match="counting classes adds Gaussian noise"):

@@ -60,6 +60,17 @@ def test_the_listing(T, C):
     np.testing.assert_allclose(got, w, atol=1e-6)
 
 
+def test_records_that_count_for_less_do_so_in_both_sums():
+    X, y = records()
+    weights = np.linspace(0, 1, N)
+    problem, method = replace(PROBLEM, penalty=Ridge(0.0)), NoisyNewton(12)
+    plan = quiet(method.plan(problem, BUDGET))
+    oracle = linear_oracle(X, y, problem, ROWS, weights=weights)
+    got = method.run(plan, problem, oracle, Randomness.seeded(0)).weights
+    best = minimize(lambda w: weights @ np.logaddexp(0, -y * (bounded(X) @ w)), np.zeros(D + 1), tol=1e-12).x
+    np.testing.assert_allclose(got, best, atol=1e-4)
+
+
 class Asked:
     """Remembers what was asked, with which noise, and what was told."""
 

@@ -11,8 +11,8 @@ a feature that is not finite has u_i = 0. Each sum says how far it moves when on
     MomentSum       sum u_i u_i^T                   sqrt 2,  1                |uu^T - vv^T|^2 = |u|^4 + |v|^4 - 2<u,v>^2
     CrossMoments    sum w (r r^T, b r y)            sqrt F(b),  sqrt(1 + b^2)
       with squares  sum w (r r^T, b r y, y^2)       sqrt max(F(b), 3 + b^2),  sqrt(2 + b^2)       for b^2 <= 2
-    CurvatureSum    sum (phi''_i/beta) r r^T        sqrt 2,  1                that of MomentSum, for weights in [0, 1]
-    SlopeSum        sum (phi'_i/L)^2 r r^T          sqrt 2,  1
+    CurvatureSum    sum w (phi''_i/beta) r r^T      sqrt 2,  1                that of MomentSum, for weights in [0, 1]
+    SlopeSum        sum (w phi'_i/L)^2 r r^T        sqrt 2,  1
     ClassCounts     sum 1[y_i = k],  k > 0          sqrt 2,  1                1,  1 for two classes: one count
     TargetSum       sum w y_i                       2,  1
 
@@ -240,28 +240,28 @@ class WeightedMoments(ABC):
         # a score that is not finite has no weight, and nobody is told that there is one; curvatures may jump, so that a
         # score is its record's own to the last bit
         with np.errstate(all="ignore"):
-            v = self.weights(some.norm * row_by_row(some.r, self.at), some.targets)
+            v = self.weights(some.norm * row_by_row(some.r, self.at), some)
         v = np.clip(np.where(np.isfinite(v), v, 0.0), 0.0, 1.0)
         return coordinates((some.r * v[:, None]).T @ some.r)
 
     @abstractmethod
-    def weights(self, scores: Array, targets: Array) -> Array: ...
+    def weights(self, scores: Array, some: BoundedRows) -> Array: ...
 
 
 @dataclass(frozen=True, eq=False)
 class CurvatureSum(WeightedMoments):
     """The Hessian of the data term at `at`, in units of the loss's curvature bound."""
 
-    def weights(self, scores: Array, targets: Array) -> Array:
-        return self.loss.curvature(scores, targets) / self.loss.curvature_bound
+    def weights(self, scores: Array, some: BoundedRows) -> Array:
+        return some.weights * self.loss.curvature(scores, some.targets) / self.loss.curvature_bound
 
 
 @dataclass(frozen=True, eq=False)
 class SlopeSum(WeightedMoments):
     """The second moments of the records' gradients at `at`, in units of the square of the loss's slope bound."""
 
-    def weights(self, scores: Array, targets: Array) -> Array:
-        return (self.loss.slope(scores, targets) / self.loss.slope_bound) ** 2
+    def weights(self, scores: Array, some: BoundedRows) -> Array:
+        return (some.weights * self.loss.slope(scores, some.targets) / self.loss.slope_bound) ** 2
 
 
 @dataclass(frozen=True)

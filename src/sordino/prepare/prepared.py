@@ -102,7 +102,8 @@ class Prepared:
         require_gaussian(budget)
         for step in self.preparation:
             if isinstance(step, ClassBalance):
-                step.even(problem.loss)
+                # a method that has no use for such a loss says so here, and not when the counts are paid for
+                planned(self.method, replace(problem, loss=step.even(problem.loss)), budget)
             if isinstance(step, StartingScore):
                 TargetSum.of_loss(problem.loss)
         mu = gaussian_allowance(problem.dim, budget)
