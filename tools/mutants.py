@@ -178,6 +178,13 @@ ROWS: list[Row] = [
         "tests/privacy/test_correlation.py -k refused",
     ),
     (
+        "correlated noise among owners: however coarsely doubles remember it",
+        "federation/noise.py",
+        "if not self.correlation.remembers(self.scale):",
+        "if False:",
+        "tests/federation/test_correlated.py -k cannot_be_covered",
+    ),
+    (
         "correlated noise: stated larger than it is",
         "privacy/correlated_noise.py",
         "return self.std / (self.sensitivity + self.lattice) * _DOWN",

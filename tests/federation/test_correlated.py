@@ -13,7 +13,7 @@ from in_the_open import InTheOpen
 from sordino.budget import Budget
 from sordino.certificate import verify
 from sordino.federation.agreement import agree
-from sordino.federation.noise import LARGEST_SCALE, CorrelatedShares
+from sordino.federation.noise import CorrelatedShares
 from sordino.federation.plan import FederationPlan
 from sordino.federation.secure_oracle import SecureOracle
 from sordino.federation.trust import Trust
@@ -193,8 +193,10 @@ def test_what_cannot_be_covered_is_refused():
         _ = plan_of(method=poisson).planned
     with pytest.raises(ValueError, match=r"owner 0 has 20 records for 24 batches: ask for a batch_size of at least 6"):
         _ = plan_of(method=replace(METHOD, batch_size=5, steps=24)).planned
-    with pytest.raises(ValueError, match="let a committee add the noise"):
-        CorrelatedShares(1.0, 1.0, 2 * LARGEST_SCALE, 3, BandedToeplitz(), 4, 2, 10_000, 1)
+    for scale, correlation in ((2.0**37, BandedToeplitz()), (2.0**36, BufferedToeplitz(0.3, 1 - 2.0**-12))):
+        with pytest.raises(ValueError, match="let a committee add the noise"):
+            CorrelatedShares(1.0, 1.0, scale, 3, correlation, 4, 2, 10_000, 1)
+        CorrelatedShares(1.0, 1.0, scale / 2, 3, correlation, 4, 2, 10_000, 1)
 
 
 def test_the_event_of_a_run_counts_once_in_the_record_of_a_member():

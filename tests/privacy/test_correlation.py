@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -211,3 +212,18 @@ def test_what_is_refused(what):
     made, words = REFUSED[what]
     with pytest.raises(ValueError, match=words):
         made()
+
+
+@pytest.mark.parametrize("decay", [0.5, 1 - 2.0**-11])
+def test_the_memory_of_the_largest_noise_is_exact_to_less_than_half_a_step(decay):
+    """Noise that stays the same, which lets rounding add up; beside it fractions."""
+    scale, largest, steps = 0.9 * decay, 2.0**36, 10_000
+    correlation = BufferedToeplitz(scale, decay)
+    assert correlation.remembers(largest)
+    assert not correlation.remembers(2 * largest)
+    noise = np.rint(16 * largest * (1 - decay) / scale * np.linspace(0.5, 1, 32))
+    memory = correlation.memory(noise.shape)
+    for _ in range(steps):
+        memory.add(noise)
+    told = Fraction(scale) * (1 - Fraction(decay) ** steps) / (1 - Fraction(decay))
+    assert max(abs(Fraction(float(x)) - told * int(w)) for x, w in zip(memory.feedback(), noise, strict=True)) < 0.5

@@ -48,9 +48,6 @@ from sordino.privacy.randomness import Randomness
 SMALLEST_SCALE = 2.0
 """Below two steps the sum of discrete Gaussians is not close to one."""
 
-LARGEST_SCALE = 2.0**36
-"""Of remembered noise: taken back, it is exact in doubles to a part of a step, for which the proof has room."""
-
 _UP, _DOWN = 1 + 2.0**-50, 1 - 2.0**-50  # outweigh the rounding of the few operations of one formula
 _MARGIN = 1 + 2.0**-40
 """A hair more noise: it lowers the lattice's distance by 2^-39 of itself, which pays for that of the sum."""
@@ -218,7 +215,7 @@ class CorrelatedShares:
 
     def __post_init__(self) -> None:
         _check_makers(self.makers, self.colluders)
-        if not self.scale <= LARGEST_SCALE:
+        if not self.correlation.remembers(self.scale):
             raise ValueError(
                 f"{self.makers} members would remember shares of {self.scale:.3g} steps, more than are told apart when "
                 "they are taken back: let a committee add the noise."

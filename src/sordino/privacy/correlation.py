@@ -37,6 +37,9 @@ MOST_BANDS = 128
 SLOWEST_DECAY = 1 - 2.0**-17
 """Of a buffer: rounding of less than 2^-52 of 2^34 steps, added up 2^17 times, is less than half a step."""
 
+LARGEST_SCALE = 2.0**36
+"""Of fresh noise, in steps: a sum of some bands of it is rounded by less than half a step in doubles."""
+
 _UP = 1 + 2.0**-40
 """Outweighs the rounding of a sum of positive terms."""
 
@@ -103,6 +106,10 @@ class BandedToeplitz:
         r: Array = lfilter([1.0], [1.0, *self.coefficients], np.eye(1, steps)[0])
         return r
 
+    def remembers(self, scale: float) -> bool:
+        """Whether what doubles round of the feedback is below half a step, for fresh noise of `scale` steps."""
+        return scale <= LARGEST_SCALE
+
     def memory(self, shape: tuple[int, ...]) -> Memory:
         return _Ring(self.coefficients, shape)
 
@@ -151,6 +158,13 @@ class BufferedToeplitz:
         r = -self.scale * (self.decay - self.scale) ** np.arange(-1.0, steps - 1)
         r[:1] = 1.0
         return r
+
+    def remembers(self, scale: float) -> bool:
+        """The same. The feedback has a deviation of at most `scale`, and stays below 16 of them.
+
+        Every step rounds it by 2^-52 of that at most, and what was rounded fades with the decay.
+        """
+        return scale <= LARGEST_SCALE and 2.0**-52 * 16 * scale <= 0.5 * (1 - self.decay)
 
     def memory(self, shape: tuple[int, ...]) -> Memory:
         return _Buffer(self.scale, self.decay, shape)
