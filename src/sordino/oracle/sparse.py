@@ -131,7 +131,7 @@ class SparseBlock(Block):
             else:
                 sums, slopes[few] = self._by_rows(some, np.arange(len(self)) if which is None else which)
             features[few] = _ungrouped(sums, len(slopes[few]))
-        return self.joined(features, slopes)
+        return self.rows.joined(features, slopes)
 
     def _in_one_pass(self, asked: ClippedSum, which: Index | None) -> Array:
         """One score: a few rows at a time are scored and added up while their entries are near."""
@@ -146,7 +146,7 @@ class SparseBlock(Block):
             slopes[number] = kernels.clipped_sum(*some, w, offset, code, parameters, clip, sums[number])
 
         share(task, len(ranges))
-        return self.joined(sums.sum(axis=0)[None], slopes.sum(keepdims=True))
+        return self.rows.joined(sums.sum(axis=0)[None], slopes.sum(keepdims=True))
 
     def _ranges(self, which: Index | None) -> list[tuple[int, int]]:
         """Of rows: so few that clearing and adding up an accumulator for each costs little beside the rows."""
