@@ -64,12 +64,12 @@ def test_the_bits_of_memory(kind, width):
 
 @pytest.mark.parametrize("loss", [Hinge(), Squared(3.0), Weighted(Logistic(), (0.5, 1.0))])
 def test_other_losses_weights_and_unusable_targets(loss):
-    X, y = records(1000, 9)
+    X, y = records(5003, 9)
     y[::7], y[1::9], y[2::11] = np.nan, np.inf, 5.0
-    same(X, y, question(9, loss), [(0, 1000)])
-    weights = np.random.default_rng(2).random(1000)
+    same(X, y, question(9, loss), [(0, 5003)])
+    weights = np.random.default_rng(2).random(5003)
     weights[:3] = np.nan, 2.0, -1.0
-    same(X, y, question(9, loss), [(0, 400), (400, 1000)], weights=weights)
+    same(X, y, question(9, loss), [(0, 400), (400, 5003)], weights=weights)
 
 
 def test_records_that_add_nothing():
