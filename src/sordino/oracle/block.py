@@ -61,10 +61,10 @@ class Bounded:
 
     def under(self, loss: Loss) -> Bounded:
         """Targets that the loss admits: its constants hold there, and the kernels rely on finding them there."""
-        targets = loss.admit(self.targets)
-        refused = np.isnan(targets) & (self.inverses > 0)
-        inverses = np.where(refused, 0.0, self.inverses) if refused.any() else self.inverses
-        targets = np.nan_to_num(targets)
+        targets, inverses = loss.admit(self.targets), self.inverses
+        if not np.isfinite(targets).all():
+            inverses = np.where(np.isnan(targets), 0.0, inverses)
+            targets = np.nan_to_num(targets)
         weights = self.weights * loss.weight(targets) if isinstance(loss, Weighted) else self.weights
         return Bounded(targets, self.scales, inverses, weights)
 
@@ -92,11 +92,11 @@ def bounded_records(
 def unbounded_records(y: Any, weights: Array | None = None) -> Bounded:
     """Of rows that are still to be measured: as if all had norm 1."""
     targets = real_numbers(y)
+    ones = counts = np.ones(len(targets))
     usable = np.isfinite(targets)
-    ones = np.ones(len(targets))
-    if usable.all():
-        return Bounded(targets, ones, ones, _within_one(weights, len(targets)))
-    return Bounded(np.where(usable, targets, 0.0), ones, usable.astype(float), _within_one(weights, len(targets)))
+    if not usable.all():
+        targets, counts = np.where(usable, targets, 0.0), usable.astype(float)
+    return Bounded(targets, ones, counts, ones if weights is None else _within_one(weights))
 
 
 def least_scale(rows: Rows) -> float:
@@ -109,10 +109,8 @@ def slack(widths: Any) -> Any:
     return 1 + (widths + 16) * np.finfo(float).eps
 
 
-def _within_one(weights: Array | None, records: int) -> Array:
-    """Weights as they may count: from 0 to 1, and 0 for what is no number; 1 where none are given."""
-    if weights is None:
-        return np.ones(records)
+def _within_one(weights: Array) -> Array:
+    """Weights as they may count: from 0 to 1, and 0 for what is no number."""
     return np.clip(np.nan_to_num(real_numbers(weights), nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
 
 

@@ -90,10 +90,21 @@ def test_the_number_of_threads_does_not_matter(monkeypatch):
         np.testing.assert_array_equal(each, want)
 
 
-@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e200, 1e-170, 0.0])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_rows_of_zeros_and_rows_that_are_not_finite(kind):
+    X, y = records(5003, 9, kind)
+    X[::10], X[1::10, 4], X[2::10, 8], X[3::10, 0], X[3::10, 1] = 0.0, np.nan, np.inf, -np.inf, 1e30
+    X[4::10, 5], X[4::10, 6] = np.nan, 0.0
+    same(X, y, question(9), [(0, 2000), (2000, 5003)])
+    same(X, y, question(9), [(0, 5003)], Rows(3.0, 0.0, 1.0))
+    same(X, y, question(9, Hinge()), [(0, 5003)])
+
+
+@pytest.mark.parametrize("number", [1e200, -1e155, 1e-170, 5e-324])
 def test_rows_that_a_sum_of_squares_does_not_measure_are_left_to_the_matrix(number):
     X, y = records(1000, 5)
-    X[700] = number
+    X[700] = 0.0
+    X[700, 2] = number
     assert ColumnSums()(in_columns(X, [(0, 1000)]), y, ROWS, None, question(5)) is None
 
 
@@ -115,7 +126,7 @@ def test_other_questions_are_left_to_the_matrix():
 def test_files_in_one_block(tmp_path, form, hostile):
     X, y = few_steps.data(1000, 3)
     if hostile:
-        X[5], X[800, 1] = 0.0, np.nan
+        X[5], X[800, 1], X[801] = 0.0, np.nan, 1e-200
     problem = few_steps.problem(NoisyGradientDescent(1), 1000, 3)
     here, there = (
         linear_oracle(*where, problem, few_steps.ROWS) for where in ((X, y), (stored.FORMS[form](tmp_path, X, y), None))

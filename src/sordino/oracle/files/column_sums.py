@@ -31,8 +31,8 @@ class ColumnSums:
     def __call__(self, X: Any, y: Array, rows: Rows, weights: Array | None, asked: BlockQuery) -> Array | None:
         """The answer of a `DenseBlock` of all these records, to the last bit; None where that must be asked itself.
 
-        It must where other questions are, where NumPy answers, and where a row is too long, too short or not finite, so
-        that more than a sum of squares is needed to measure it.
+        It must where other questions are asked, where NumPy answers, and where a row is so long or so short that more
+        than a sum of squares is needed to measure it.
         """
         if not isinstance(X, Columns) or not rows.as_given or not isinstance(asked, ClippedSum):
             return None

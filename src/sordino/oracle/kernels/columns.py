@@ -41,20 +41,29 @@ def write_tiles(columns: NDArray[np.intp], start: int, stop: int, tile: int, out
 
 
 @as_written
-def bound_rows(squares: Array, count: int, counts: Array, bounds: Bounds, scales: Array, inverses: Array) -> bool:
+def bound_rows(
+    rows: NDArray[Any], squares: Array, counts: Array, bounds: Bounds, scales: Array, inverses: Array
+) -> bool:
     """`bounded_records` of rows with these squares, to the last bit; whether none of them asks for more care.
 
     `counts` is 1 for a record, and 0 for one that counts for nothing.
     """
     factor, bound, intercept, least, slack, smallest = bounds
-    for i in range(count):
-        if not LOW < squares[i] < HIGH:
-            return False
+    for i in range(rows.shape[0]):
         norm = math.sqrt(squares[i])
+        if not LOW < squares[i] < HIGH:
+            norm = 0.0
+            for j in range(rows.shape[1]):
+                x = abs(np.float64(rows[i, j]))
+                norm = (x if x > norm else norm) if x < math.inf else math.inf
+            # neither a row of zeros nor one with a number that is not finite
+            if 0.0 < norm < math.inf:
+                return False
         scale = bound / norm
         scale = factor * (scale if scale < 1.0 else 1.0)
-        scale = 0.0 if scale < least else scale
-        norm = math.hypot(scale * norm, intercept) * slack
+        scale = 0.0 if scale < least or norm == math.inf else scale
+        length = scale * norm if scale > 0.0 else 0.0
+        norm = math.hypot(length, intercept) * slack
         scales[i] = scale
         inverses[i] = counts[i] / (norm if norm > smallest else smallest)
     return True
@@ -106,7 +115,7 @@ def clipped_sum_of_columns(
             done = upto
         X = rows[:count]
         add_squares(X, parts, waiting, squares)
-        if not bound_rows(squares, count, counts[first:last], bounds, scales, inverses):
+        if not bound_rows(X, squares, counts[first:last], bounds, scales, inverses):
             return math.nan
         of_records = y[first:last], scales, inverses, weights[first:last]
         total += clipped_sum(X, every, 0, count, *of_records, w, offset, code, parameters, clip, tile, 0, out)
