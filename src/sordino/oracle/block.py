@@ -61,7 +61,8 @@ class Bounded:
 
     def under(self, loss: Loss) -> Bounded:
         """Targets that the loss admits: its constants hold there, and the kernels rely on finding them there."""
-        targets, inverses = loss.admit(self.targets), self.inverses
+        targets = loss.admit(self.targets)
+        inverses = self.inverses
         if not np.isfinite(targets).all():
             inverses = np.where(np.isnan(targets), 0.0, inverses)
             targets = np.nan_to_num(targets)
