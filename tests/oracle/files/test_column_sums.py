@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -133,3 +135,8 @@ def test_files_in_one_block(tmp_path, form, hostile):
     )
     at = np.random.default_rng(3).normal(size=problem.dim)
     np.testing.assert_array_equal(there.gradient(at), here.gradient(at))
+    # and of the records that a division left, or took
+    odd = np.arange(1, 1000, 2)
+    parts = [replace(problem, records=500)] * 2
+    for kept, memory in zip(there.divide(odd, *parts), here.divide(odd, *parts), strict=True):
+        np.testing.assert_array_equal(kept.gradient(at), memory.gradient(at))
