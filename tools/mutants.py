@@ -397,6 +397,13 @@ ROWS: list[Row] = [
         "tests/oracle/test_rows.py",
     ),
     (
+        "clip: rows in columns longer than their bound",
+        "oracle/kernels/columns.py",
+        "scale = factor * (scale if scale < 1.0 else 1.0)",
+        "scale = factor",
+        "tests/oracle/files/test_column_sums.py",
+    ),
+    (
         "clip: a count of gradients comes for nothing",
         "oracle/query.py",
         "return math.sqrt(1 - self.count_weight**2 / 4)",
@@ -1226,8 +1233,8 @@ ROWS: list[Row] = [
     (
         "rows: scores may overflow",
         "oracle/block.py",
-        "scales[scales < max(_SMALLEST_SCALE, rows.factor / _LONGEST)] = 0.0",
-        "scales[scales < _SMALLEST_SCALE] = 0.0",
+        "return max(_SMALLEST_SCALE, rows.factor / _LONGEST)",
+        "return _SMALLEST_SCALE",
         "tests/oracle/test_edges.py",
     ),
     (

@@ -36,7 +36,7 @@ _SMALLEST_SCALE = 1e-290
 # a row so many times longer than the bound is dropped: its score could overflow, and whether that is infinite or not a
 # number depends on the order in which it is added up, which others' records might decide
 _LONGEST = 1e100
-_SMALLEST_NORM = 1e-300
+SMALLEST_NORM = 1e-300
 # of a clip: what a million records move it by together is a thousandth of it
 _NOTHING = 2.0**-30
 
@@ -62,9 +62,10 @@ class Bounded:
     def under(self, loss: Loss) -> Bounded:
         """Targets that the loss admits: its constants hold there, and the kernels rely on finding them there."""
         targets = loss.admit(self.targets)
-        refused = np.isnan(targets) & (self.inverses > 0)
-        inverses = np.where(refused, 0.0, self.inverses) if refused.any() else self.inverses
-        targets = np.nan_to_num(targets)
+        inverses = self.inverses
+        if not np.isfinite(targets).all():
+            inverses = np.where(np.isnan(targets), 0.0, inverses)
+            targets = np.nan_to_num(targets)
         weights = self.weights * loss.weight(targets) if isinstance(loss, Weighted) else self.weights
         return Bounded(targets, self.scales, inverses, weights)
 
@@ -82,24 +83,35 @@ def bounded_records(
 ) -> Bounded:
     """The multipliers that bring raw rows, of so many numbers each, to norm R at most, and 1/|r_i| after that."""
     scales = rows.scales(raw_norms)
-    scales[scales < max(_SMALLEST_SCALE, rows.factor / _LONGEST)] = 0.0
+    scales[scales < least_scale(rows)] = 0.0
     lengths = np.where(scales > 0, scales, 0.0) * np.where(np.isfinite(raw_norms), raw_norms, 0.0)
-    # rounding in a sum of so many squares, and in the products of a contribution, must not make a norm too small
-    slack = 1 + (widths + 16) * np.finfo(float).eps
-    norms = np.maximum(np.hypot(lengths, rows.intercept) * slack, _SMALLEST_NORM)
-    inverses = 1 / norms
+    norms = np.maximum(np.hypot(lengths, rows.intercept) * slack(widths), SMALLEST_NORM)
+    records = unbounded_records(y, weights)
+    return replace(records, scales=scales, inverses=records.inverses / norms)
+
+
+def unbounded_records(y: Any, weights: Array | None = None) -> Bounded:
+    """Of rows that are still to be measured: as if all had norm 1."""
     targets = real_numbers(y)
+    ones = counts = np.ones(len(targets))
     usable = np.isfinite(targets)
     if not usable.all():
-        targets = np.where(usable, targets, 0.0)
-        inverses[~usable] = 0.0
-    return Bounded(targets, scales, inverses, _within_one(weights, len(targets)))
+        targets, counts = np.where(usable, targets, 0.0), usable.astype(float)
+    return Bounded(targets, ones, counts, ones if weights is None else _within_one(weights))
 
 
-def _within_one(weights: Array | None, records: int) -> Array:
-    """Weights as they may count: from 0 to 1, and 0 for what is no number; 1 where none are given."""
-    if weights is None:
-        return np.ones(records)
+def least_scale(rows: Rows) -> float:
+    """A row with a smaller multiplier is dropped."""
+    return max(_SMALLEST_SCALE, rows.factor / _LONGEST)
+
+
+def slack(widths: Any) -> Any:
+    """Rounding in a sum of so many squares, and in a contribution's products, must not make a norm too small."""
+    return 1 + (widths + 16) * np.finfo(float).eps
+
+
+def _within_one(weights: Array) -> Array:
+    """Weights as they may count: from 0 to 1, and 0 for what is no number."""
     return np.clip(np.nan_to_num(real_numbers(weights), nan=0.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
 
 
@@ -243,10 +255,6 @@ class Block(ABC):
         # two: a loss, and a quadratic form at a point of it, are asked about in turn
         self._known = ((loss, records), *self._known[:1])
         return records
-
-    def joined(self, features: Array, slopes: Array) -> Array:
-        """The gradient in the parameters: sums over raw features, and rho times the sums of slopes."""
-        return np.column_stack([features, self.rows.intercept * slopes]) if self.rows.has_intercept else features
 
 
 def has_jumps(asked: ClippedSum, row_norm: float) -> bool:

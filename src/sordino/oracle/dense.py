@@ -46,14 +46,14 @@ class DenseBlock(Block):
 
     def __init__(self, X: NDArray[Any], given: Bounded, rows: Rows) -> None:
         super().__init__(given, rows)
-        self.X, self.columns = _read_only(X), int(X.shape[1])
+        self.X, self.columns = read_only(X), int(X.shape[1])
         self._spoiled = bool((given.scales == 0).any())
         self._columns: Array | None = None
 
     @staticmethod
     def of(X: Any, y: Any, rows: Rows, weights: Array | None = None) -> DenseBlock:
         X = np.asarray(rows.applied(X))
-        X = _read_only(np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 else np.float64))
+        X = read_only(np.ascontiguousarray(X, dtype=np.float32 if X.dtype == np.float32 else np.float64))
         return DenseBlock(X, bounded_records(_norms(X), y, X.shape[1], rows, weights), rows)
 
     def take(self, which: Index) -> DenseBlock:
@@ -99,14 +99,12 @@ class DenseBlock(Block):
         from sordino.oracle.kernels.difference_kernels import clipped_differences
 
         # few models: for each, scores, slopes, clipping and sum in a single pass over the rows
-        # at most one accumulator per 64 rows, so that they stay small beside the matrix
-        ranges = cut(count, min(count * d // _TASK, 128, count // 64))
+        ranges = task_ranges(count, d)
         sums, slopes = np.zeros((len(asked), len(ranges), d)), np.zeros((len(asked), len(ranges)))
         index = _EVERY if which is None else which
         records, (code, parameters) = self.under(asked.loss), asked.kernel
-        # 256 kB, a part of the second cache: the memory is slow to begin again after rows have been added up
         length = max(1, d * self.X.itemsize)
-        tile = min(max((1 << 18) // length & ~7, 8), 2048)
+        tile = tile_rows(length)
         ahead = min(max(8192 // length & ~7, 8), 64) if which is not None and length <= 2048 else 0
 
         def task(number: int) -> None:
@@ -124,9 +122,9 @@ class DenseBlock(Block):
 
         share(task, len(asked) * len(ranges))
         if len(ranges) == 1:
-            return self.joined(sums[:, 0], slopes[:, 0])
+            return self.rows.joined(sums[:, 0], slopes[:, 0])
         features = [np.add.reduce(of_model) for of_model in sums]
-        return self.joined(np.reshape(features, (len(asked), d)), np.array([np.add.reduce(s) for s in slopes]))
+        return self.rows.joined(np.reshape(features, (len(asked), d)), np.array([np.add.reduce(s) for s in slopes]))
 
     def _losses(self, asked: ClippedLosses) -> Array:
         from sordino.oracle.kernels.slopes import kernel_of
@@ -168,7 +166,7 @@ class DenseBlock(Block):
                     for w, of_model in zip(asked.table, scores, strict=True):
                         np.einsum("ji,j->i", X, w, out=of_model)
                 sums += X @ multipliers(asked, scores, records.part(some), slopes).T
-        return self.joined(sums.T, slopes)
+        return self.rows.joined(sums.T, slopes)
 
     def _products(self, asked: ClippedSum, which: Index | None, scored: Callable[[Array, Array], Array]) -> Array:
         """Many scores per record: two matrix products per range of rows, with slopes and clipping in between."""
@@ -189,7 +187,7 @@ class DenseBlock(Block):
 
         with one_blas_thread():
             share(task, len(tasks))
-        return self.joined(sums.sum(axis=0), slopes.sum(axis=0))
+        return self.rows.joined(sums.sum(axis=0), slopes.sum(axis=0))
 
     def _tasks(
         self, count: int, scores: int, outputs: int
@@ -228,7 +226,19 @@ class DenseBlock(Block):
         return X, part
 
 
-def _read_only(X: NDArray[Any]) -> NDArray[Any]:
+def task_ranges(count: int, columns: int) -> list[tuple[int, int]]:
+    """The rows of every task of the fused pass."""
+    # at most one accumulator per 64 rows, so that they stay small beside the matrix
+    return cut(count, min(count * columns // _TASK, 128, count // 64))
+
+
+def tile_rows(row_bytes: int) -> int:
+    """How many rows are scored and then added up."""
+    # 256 kB, a part of the second cache: the memory is slow to begin again after rows have been added up
+    return min(max((1 << 18) // row_bytes & ~7, 8), 2048)
+
+
+def read_only(X: NDArray[Any]) -> NDArray[Any]:
     """A view: the caller's matrix cannot be changed through it, and the kernels compile for one type of array."""
     view = X.view()
     view.flags.writeable = False

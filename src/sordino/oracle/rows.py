@@ -48,6 +48,11 @@ class Rows:
         return self.length / self.bound
 
     @property
+    def as_given(self) -> bool:
+        """Whether `bound` is about the rows as they were given, and not as `applied` makes them."""
+        return True
+
+    @property
     def has_intercept(self) -> bool:
         return self.intercept > 0
 
@@ -65,6 +70,10 @@ class Rows:
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             scale = self.factor * np.minimum(1.0, self.bound / norms)
         return np.where(np.isfinite(norms), np.where(norms > 0, scale, self.factor), 0.0)
+
+    def joined(self, features: Array, slopes: Array) -> Array:
+        """The gradient in the parameters: sums over raw features, and rho times the sums of slopes."""
+        return np.column_stack([features, self.intercept * slopes]) if self.has_intercept else features
 
     def to_raw(self, w: Array, outputs: int) -> tuple[Array, Array]:
         """Coefficients (outputs x features) and intercepts (outputs) for raw rows, from trained weights."""
@@ -105,6 +114,10 @@ class PreparedRows(Rows):
             # exactly at an edge; the matrix has noise in it, so that none does but by a chance that no budget has
             # where it is: rows may take half of the memory there is
             return np.multiply(moved, self.matrix, out=moved) if self.matrix.ndim == 1 else moved @ self.matrix
+
+    @property
+    def as_given(self) -> bool:
+        return False
 
     @property
     def row_bound(self) -> RowBound:

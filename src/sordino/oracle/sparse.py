@@ -131,7 +131,7 @@ class SparseBlock(Block):
             else:
                 sums, slopes[few] = self._by_rows(some, np.arange(len(self)) if which is None else which)
             features[few] = _ungrouped(sums, len(slopes[few]))
-        return self.joined(features, slopes)
+        return self.rows.joined(features, slopes)
 
     def _in_one_pass(self, asked: ClippedSum, which: Index | None) -> Array:
         """One score: a few rows at a time are scored and added up while their entries are near."""
@@ -148,7 +148,7 @@ class SparseBlock(Block):
         share(task, len(ranges))
         for part in sums[1:]:
             sums[0] += part
-        return self.joined(sums[:1], slopes.sum(keepdims=True))
+        return self.rows.joined(sums[:1], slopes.sum(keepdims=True))
 
     def _ranges(self, which: Index | None) -> list[tuple[int, int]]:
         """Of rows: so few that clearing and adding up an accumulator for each costs little beside the rows."""

@@ -71,6 +71,12 @@ class Kinds:
 ANY = Kinds()
 
 
+def at_once(length: int, rows: int) -> int:
+    """How many records of a group are read at once where about so many are wanted."""
+    # of a group that is little longer all: its pages are decompressed whole, and still in a cache while they are copied
+    return length if length <= 2 * rows else rows
+
+
 @dataclass(frozen=True)
 class ParquetTable:
     """Row groups of any size: pages are decompressed as they are needed."""
@@ -99,7 +105,7 @@ class ParquetTable:
 
     def batches(self, group: int, columns: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
         # to hand a small piece to threads takes longer than it gains
-        threads = rows > _FEW
+        threads, rows = rows > _FEW, at_once(self.file.metadata.row_group(group).num_rows, rows)
         yield from self.file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=threads)
 
     def close(self) -> None:

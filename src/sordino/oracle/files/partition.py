@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sordino.arrays import Array, Index
 from sordino.oracle.block_queries import BlockQuery, ClippedSum, about
 from sordino.oracle.blocks import block_of, places
+from sordino.oracle.files.column_sums import ColumnSums
 from sordino.oracle.files.prefetch import prefetched
 from sordino.oracle.files.row_major import RowMajor
 from sordino.oracle.files.selection import Selection
@@ -65,8 +66,14 @@ class Partition:
 
     @contextmanager
     def read(self, batch: Batch = None) -> Iterator[Iterator[BlockRecords]]:
-        """Every block that is needed. A few are in memory at a time, three and those that the reader is ahead."""
+        """Every block that is needed, as rows."""
         row_major = RowMajor()
+        with self.stored(batch) as blocks:
+            yield (block._replace(X=row_major(block.X)) for block in blocks)
+
+    @contextmanager
+    def stored(self, batch: Batch = None) -> Iterator[Iterator[BlockRecords]]:
+        """The same as they are stored. A few are in memory at a time, three and those that the reader is ahead."""
         with self.source.reader() as reader:
 
             def fetch() -> Iterator[BlockRecords]:
@@ -75,7 +82,7 @@ class Partition:
                     yield BlockRecords(number, X, y, self.weights_of(number, which))
 
             with prefetched(fetch(), reader.ahead) as blocks:
-                yield (block._replace(X=row_major(block.X)) for block in blocks)
+                yield blocks
 
     def weights_of(self, number: int, which: Index | None = None) -> Array | None:
         """Of the rows of a block, or of some of them."""
@@ -107,9 +114,15 @@ class StreamedBlocks:
         return len(self.partition)
 
     def terms(self, asked: BlockQuery, batch: Batch) -> Iterator[Term]:
-        with self.partition.read(batch) as blocks:
+        row_major, in_columns = RowMajor(), ColumnSums()
+        with self.partition.stored(batch) as blocks:
             for block, (_, _, some) in zip(blocks, places(self.partition.starts(), batch), strict=True):
-                records = block_of(block.X, block.y, self.rows, block.weights)
+                if batch is None:
+                    found = in_columns(block.X, block.y, self.rows, block.weights, asked)
+                    if found is not None:
+                        yield Term(block.number, block.number, found)
+                        continue
+                records = block_of(row_major(block.X), block.y, self.rows, block.weights)
                 # of a batch nothing else was read: asked for as a batch, it has the bits of one in memory
                 which = None if batch is None or not isinstance(asked, ClippedSum) else np.arange(len(records))
                 yield Term(block.number, block.number, records.answer(about(asked, some), which))

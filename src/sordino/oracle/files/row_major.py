@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.oracle.kernels.native import compiled, fetch, pointer, turn_eight
+from sordino.oracle.kernels.columns import write_tiles
 from sordino.oracle.kernels.pool import cut, share
 
 _Matrix = NDArray[Any]
@@ -52,6 +51,20 @@ class Columns:
     def records(self) -> int:
         return sum(piece.stop - piece.start for piece in self.pieces)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.records, len(self.pieces[0].of.columns)
+
+    @property
+    def addresses(self) -> NDArray[np.intp]:
+        """Where every piece begins, column by column."""
+        return np.array([piece.of.addresses + piece.start * self.kind.itemsize for piece in self.pieces])
+
+    @property
+    def edges(self) -> NDArray[np.intp]:
+        """The records at which pieces begin, and the last one ends."""
+        return np.cumsum([0, *(piece.stop - piece.start for piece in self.pieces)], dtype=np.intp)
+
 
 class RowMajor:
     """Writes the rows of blocks on all processors, each block into the place of the one before."""
@@ -63,7 +76,7 @@ class RowMajor:
         if not isinstance(X, Columns):
             return X
         if len(self._place) < X.records:
-            self._place = np.empty((X.records, len(X.pieces[0].of.columns)), dtype=X.kind)
+            self._place = np.empty(X.shape, dtype=X.kind)
         done = 0
         for piece in X.pieces:
             done += _write_rows(piece, self._place[done : done + piece.stop - piece.start])
@@ -74,8 +87,7 @@ def _write_rows(piece: Piece, out: _Matrix) -> int:
     """Into `out`; returns the number of rows."""
     strips = cut(len(out), out.size // _STRIP)
     addresses = piece.of.addresses + piece.start * out.itemsize
-    # whole cache lines of a column at a time: columns of a table often begin at addresses that share a place in a cache
-    tile = min(max(_TILE // max(1, out.strides[0]) & ~15, 16), 64)
+    tile = rows_at_once(out.strides[0])
 
     def task(number: int) -> None:
         write_tiles(addresses, *strips[number], tile, out)
@@ -84,22 +96,7 @@ def _write_rows(piece: Piece, out: _Matrix) -> int:
     return len(out)
 
 
-@compiled
-def write_tiles(columns: NDArray[np.intp], start: int, stop: int, tile: int, out: _Matrix) -> None:
-    """out[i, k] = the i-th number at address columns[k], for rows start..stop."""
-    line = 64 // out.itemsize
-    eights = columns.size >= 8 and stop - start >= 8
-    for first in range(start, stop, tile):
-        last = min(first + tile, stop)
-        for k in range(columns.size):
-            column = numba.carray(pointer(columns[k]), out.shape[0], out.dtype)
-            # no processor looks ahead in as many columns as a table has; beyond the end nothing is fetched
-            for i in range(first + 2 * tile, last + 2 * tile, line):
-                fetch(column, i)
-            if not eights:
-                for i in range(first, last):
-                    out[i, k] = column[i]
-            elif k % 8 == 7 or k == columns.size - 1:
-                # what is left over is turned together with some that were before
-                for i in range(first, last, 8):
-                    turn_eight(columns, k - 7, out, min(i, stop - 8))
+def rows_at_once(row_bytes: int) -> int:
+    """How many rows are written column by column."""
+    # whole cache lines of a column at a time: columns of a table often begin at addresses that share a place in a cache
+    return min(max(_TILE // max(1, row_bytes) & ~15, 16), 64)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _PIECE = 4
-"""Blocks that are decoded at once."""
+"""Blocks that are decoded at once, about."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +136,14 @@ class Table:
             pieces = cursor.slices(0, self.files.records, None)
             return sum(int(np.isnan(self.coding.cells(piece.column(0))).sum()) for _, piece, _ in pieces)
 
+    @property
+    def blocks_at_once(self) -> int:
+        """That become of what is decoded at once, at most."""
+        from sordino.tabular.formats import at_once
+
+        block, lengths = self.units.block, np.diff(self.files.starts).tolist()
+        return max(_PIECE, *(-(-at_once(length, _PIECE * block) // block) for length in lengths))
+
     @contextmanager
     def reader(self) -> Iterator[TableReader]:
         # larger pieces than blocks: to decode a few thousand numbers of every column costs as much as twice as many
@@ -151,7 +159,7 @@ class TableReader:
         self._places = list(zip(table.names, np.cumsum([0, *table.widths]), table.widths, strict=False))
         self._batch, self._decoded = None, Decoded([])
         # what is decoded at once becomes blocks at once: without room for them the next piece would have to wait
-        self.ahead = _PIECE if max(table.widths) == 1 else 1
+        self.ahead = table.blocks_at_once if max(table.widths) == 1 else 1
         self._buffers: Iterator[NDArray[Any]] | None = None
         if self.ahead == 1:
             size = min(table.units.block, table.shape[0]), table.shape[1]

@@ -13,7 +13,7 @@ from sordino.oracle.kernels.native import as_written, compiled
 from sordino.oracle.kernels.vectors import load, plus, times, total, zeros
 
 # a sum of squares within these limits has neither overflowed nor lost an entry that matters
-_LOW, _HIGH = 1e-250, 1e300
+LOW, HIGH = 1e-250, 1e300
 
 
 @compiled
@@ -25,7 +25,7 @@ def row_norms(values: NDArray[Any], starts: NDArray[Any], first: int, last: int,
             x = np.float64(values[q])
             square += x * x
         norms[i] = math.sqrt(square)
-        if _LOW < square < _HIGH:
+        if LOW < square < HIGH:
             continue
         # |x| = m |x / m|,   m = max_j |x_j|
         largest = 0.0
@@ -42,8 +42,11 @@ def row_norms(values: NDArray[Any], starts: NDArray[Any], first: int, last: int,
 
 def row_squares(X: NDArray[Any], squares: Array) -> None:
     """|x|^2 of every row of a matrix in C order, to the last bit that of `np.square(X).sum(axis=1)` in doubles."""
-    parts, depth = _parts(X.shape[1]), X.shape[1].bit_length()
-    add_squares(X, np.array(parts, dtype=np.intp).reshape(-1, 2), np.empty(depth + 1), squares)
+    add_squares(X, parts_of(X.shape[1]), np.empty(X.shape[1].bit_length() + 1), squares)
+
+
+def parts_of(columns: int) -> NDArray[np.intp]:
+    return np.array(_parts(columns), dtype=np.intp).reshape(-1, 2)
 
 
 def _parts(count: int) -> list[tuple[int, int]]:
