@@ -264,6 +264,30 @@ def test_a_pointer_beyond_a_record_does_not_point_into_the_next():
     assert not oracle._answer(Gradient(parameter_vector(model), 1.0, np.array([3]))).any()
 
 
+class Chosen(nn.Module):
+    """A layer over those rows of a record that are not far below zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.Linear(20, 20), nn.Linear(20, 3)
+
+    def forward(self, x):
+        return torch.cat([self.head(torch.tanh(self.layer(r[~(r[:, 0] < -1e30)])).mean(0, keepdim=True)) for r in x])
+
+
+def test_a_record_of_another_shape_inside_holds_nothing_of_the_one_before():
+    torch.manual_seed(0)
+    model, X, y = Chosen(), torch.randn(3, 6, 20), torch.zeros(3, dtype=torch.long)
+    X[1, :-1, 0] = -1e35
+    answers = []
+    for first in (X[0], -X[0]):
+        oracle = oracle_of(model, (torch.stack([first, *X[1:]]), y))
+        query = Gradient(parameter_vector(model), 1e-3)
+        alone = oracle._answer(replace(query, batch=np.array([0]))).copy()
+        answers.append(oracle._answer(query) - alone)
+    np.testing.assert_allclose(answers[1], answers[0], rtol=0, atol=1e-8)
+
+
 class Unread(nn.Module):
     """Looks a word up and does nothing with it."""
 
