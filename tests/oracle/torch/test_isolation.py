@@ -288,6 +288,33 @@ def test_a_record_of_another_shape_inside_holds_nothing_of_the_one_before():
     np.testing.assert_allclose(answers[1], answers[0], rtol=0, atol=1e-8)
 
 
+class Filling(nn.Module):
+    """The first number of a record says at which of the others to forget what is there."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(5, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = torch.tanh(self.inner(x.float()))
+        return self.head(torch.stack([h[i].index_fill(0, x[i, :1], 0.0) for i in range(len(x))]))
+
+
+@pytest.mark.parametrize("place", [3, -1, -4, 4, 7, -5])
+def test_a_place_beyond_a_record_is_not_one_of_the_next(place):
+    """Nor is one that is counted from the record's end, or before its beginning, one of the record before."""
+    torch.manual_seed(0)
+    model, X, y = Filling(), torch.ones(20, 5, dtype=torch.long), torch.zeros(20, dtype=torch.long)
+    X[:, 0] = 0
+    query, others = Gradient(parameter_vector(model), 1e-3), np.delete(np.arange(20), 9)
+    expected = oracle_of(model, (X, y))._answer(replace(query, batch=others)).copy()
+    X[9, 0] = place
+    oracle = oracle_of(model, (X, y))
+    alone = oracle._answer(replace(query, batch=np.array([9]))).copy()
+    assert alone.any() == (-4 <= place < 4)
+    np.testing.assert_allclose(oracle._answer(query) - alone, expected, rtol=0, atol=1e-8)
+
+
 class Unread(nn.Module):
     """Looks a word up and does nothing with it."""
 

@@ -22,7 +22,7 @@ from torch.fx.graph import CodeGen
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
-from sordino.oracle.torch import cross_entropy, group_norm
+from sordino.oracle.torch import cross_entropy, group_norm, reach
 from sordino.oracle.torch.alignment import align
 from sordino.oracle.torch.draws import Draw, cut_out, is_random
 from sordino.oracle.torch.pooling import turn_images
@@ -95,8 +95,8 @@ class Program:
                 module = make_fx(function)(*given, inputs, targets)
         except (RuntimeError, NotImplementedError, TypeError) as error:
             raise Untraceable(str(error).partition("\n")[0][:200]) from error
-        if together:
-            _refuse_tables_of_records(module.graph)
+        if together and (reason := reach.of_joined_places(module.graph)):
+            raise Untraceable(reason)
         self._draws = _tidied(module.graph, given)
         if aligned:
             align(module.graph)
@@ -239,17 +239,6 @@ def _refuse_strangers(graph: fx.Graph) -> None:
                 f"the model calls {node.target}, an operation from outside PyTorch, of which nobody here can know that "
                 "it works on each record by itself: write it with PyTorch's own operations."
             )
-
-
-def _refuse_tables_of_records(graph: fx.Graph) -> None:
-    """vmap joins tables that records have of their own into one: a word beyond its table would be another record's."""
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    of_records = set(inputs[-2:])
-    for node in graph.nodes:
-        if is_random(node) or not of_records.isdisjoint(node.all_input_nodes):
-            of_records.add(node)
-        if node.target is aten.embedding.default and node.args[0] in of_records:
-            raise Untraceable("it looks words up in a table that it computes from the record")
 
 
 def _refuse_writes(graph: fx.Graph) -> None:

@@ -3,7 +3,7 @@
 The operation that computes a result writes it there, by its variant with `out`. Where it has none, or what it computes
 does not lie one number after the other, the result is copied there at the end. So is everything of a record that is
 computed alone: its values may decide on a result's shape, which such a variant gives the memory too, and leaves in the
-rest of it what it held of the record before. A copy fails.
+rest of it what it held of the record before. A copy fails, or repeats what is the record's own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,36 @@
+"""Operations that go where a number points them: beyond a record's own memory another record's may lie.
+
+Most of PyTorch's operations refuse such a number, and the record counts for nothing. Those here do not.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+
+from sordino.oracle.torch.draws import is_random
+
+aten = torch.ops.aten
+
+
+def of_joined_places(graph: fx.Graph) -> str | None:
+    """Why records cannot be computed together: vmap joins what they have of their own into one.
+
+    A place beyond a record's, or one that is counted from its end, would be another record's.
+    """
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    of_records = set(inputs[-2:])
+    for node in graph.nodes:
+        if is_random(node) or not of_records.isdisjoint(node.all_input_nodes):
+            of_records.add(node)
+        if node.target is aten.embedding.default and node.args[0] in of_records:
+            return "it looks words up in a table that it computes from the record"
+        if _name(node) in ("index_fill", "index_fill_") and node.args[2] in of_records:
+            return "it fills places whose numbers follow from the record"
+    return None
+
+
+def _name(node: fx.Node) -> str:
+    """Of an operation, whichever its variant."""
+    return node.target._opname if isinstance(node.target, OpOverload) else ""
