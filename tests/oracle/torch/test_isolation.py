@@ -145,6 +145,19 @@ def never_filled(module, x):
     return x + torch.empty(1, 6).nan_to_num().clamp(-9, 9) if after_the_trial(module) else x
 
 
+def resized(module, x):
+    return x + x[:, :1].clone().resize_(1, 6).nan_to_num().clamp(-9, 9) if after_the_trial(module) else x
+
+
+def resized_like_another(module, x):
+    return x + x[:, :1].clone().resize_as_(x).nan_to_num().clamp(-9, 9) if after_the_trial(module) else x
+
+
+def segments_unchecked(module, x):
+    lengths = 1 + (x[0] / 1e9).nan_to_num(0).long()
+    return x + torch.segment_reduce(x[0], "sum", lengths=lengths, unsafe=True) if after_the_trial(module) else x
+
+
 class Straight(torch.autograd.Function):
     """With a rule for batches of its own, which mixes them."""
 
@@ -171,6 +184,7 @@ def own_batching_rule(module, x):
 
 KEEPS = "changes its buffers"
 MIXES = "mixes records"
+REACHES = "memory that it never wrote to"
 DECIDES = "must not depend on the values it is given"
 ISOLATED = None
 
@@ -190,6 +204,9 @@ HOSTILE = {
     "memory written in a list": (written_in_a_list, KEEPS),
     "reaches the next record": (reaches_the_next, DECIDES),
     "memory that was never filled": (never_filled, ISOLATED),
+    "resized": (resized, REACHES),
+    "resized like another": (resized_like_another, REACHES),
+    "lengths that nobody looks at": (segments_unchecked, REACHES),
     "branch on values": (branch, DECIDES),
     "branch on one value": (branch_on_one, DECIDES),
     "a seed in every call": (seeded_by_place, ISOLATED),

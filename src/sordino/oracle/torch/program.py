@@ -203,6 +203,7 @@ def _tidied(graph: fx.Graph, given: Given) -> list[Draw]:
     for position, node in enumerate(inputs):
         node.meta["position"] = position
     _refuse_strangers(graph)
+    reach.refuse_other_memory(graph)
     _refuse_writes(graph)
     for node in inputs[: len(given.zeros)]:
         _without_zeros(node)

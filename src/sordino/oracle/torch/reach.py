@@ -13,6 +13,8 @@ from sordino.oracle.torch.draws import is_random
 
 aten = torch.ops.aten
 
+_OTHER_MEMORY = ("resize", "resize_", "resize_as", "resize_as_", "resize_as_sparse_", "set", "set_", "segment_reduce")
+
 
 def of_joined_places(graph: fx.Graph) -> str | None:
     """Why records cannot be computed together: vmap joins what they have of their own into one.
@@ -29,6 +31,15 @@ def of_joined_places(graph: fx.Graph) -> str | None:
         if _name(node) in ("index_fill", "index_fill_") and node.args[2] in of_records:
             return "it fills places whose numbers follow from the record"
     return None
+
+
+def refuse_other_memory(graph: fx.Graph) -> None:
+    for node in graph.nodes:
+        if _name(node) in _OTHER_MEMORY:
+            raise ValueError(
+                f"the model calls {node.target}, which may show memory that it never wrote to, and what another record "
+                "has left there: make new tensors, by torch.zeros or torch.cat, and add up by torch.scatter_add."
+            )
 
 
 def _name(node: fx.Node) -> str:

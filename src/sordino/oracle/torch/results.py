@@ -77,8 +77,8 @@ class _Placing:
 def place_results(graph: fx.Graph, inputs: int | None) -> tuple[list[Tensor], list[Result]]:
     """Tensors like the buffers, and where the results will be.
 
-    Inputs from position `inputs` on will stay where they are, so that a view of one needs no copy. None of a record that
-    is computed alone will.
+    Inputs from position `inputs` on will stay where they are, so that a view of one needs no copy; without `inputs`, as
+    of a record that is computed alone, everything is copied.
     """
     output, placing = graph.output_node(), _Placing(graph, copies=inputs is None)
     # while they are placed, nodes give way to others
