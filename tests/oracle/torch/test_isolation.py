@@ -332,6 +332,30 @@ def test_a_place_beyond_a_record_is_not_one_of_the_next(place):
     np.testing.assert_allclose(oracle._answer(query) - alone, expected, rtol=0, atol=1e-8)
 
 
+def of_sequences(outputs, targets):
+    count = len(outputs)
+    scores, places = outputs.view(count, 4, 3).log_softmax(2).transpose(0, 1), torch.full((count,), 4)
+    return F.ctc_loss(scores, targets, places, targets[:, -1], reduction="none")
+
+
+@pytest.mark.parametrize("beyond", [3, 5, -1, -9])
+def test_a_class_beyond_the_last_of_a_sequence_reaches_no_other_memory(beyond):
+    """PyTorch reads and writes there. Where it is behind the end of a target, it says nothing at all."""
+    torch.manual_seed(0)
+    model, X, y = nn.Linear(6, 12), torch.randn(20, 6), torch.tensor([[1, 2, 1, 2]]).repeat(20, 1)
+
+    def answer(place, number):
+        targets = y.clone()
+        targets[4, place] = number
+        query = Gradient(parameter_vector(model), 1e-3, np.array([4]))
+        return oracle_of(model, (X, targets), of_sequences)._answer(query).copy()
+
+    assert answer(0, 1).any()
+    np.testing.assert_array_equal(answer(0, beyond), answer(0, 2 if beyond > 0 else 0))
+    # the number at the end says that the first two count
+    np.testing.assert_array_equal(answer(2, beyond), answer(2, 1))
+
+
 class Unread(nn.Module):
     """Looks a word up and does nothing with it."""
 

@@ -42,6 +42,18 @@ def refuse_other_memory(graph: fx.Graph) -> None:
             )
 
 
+def keep_classes_in_range(graph: fx.Graph) -> None:
+    """nn.CTCLoss reads and writes wherever a class number points; those behind a target's length may be anything."""
+    for node in list(graph.nodes):
+        if _name(node) in ("_ctc_loss", "_ctc_loss_backward"):
+            place = 1 if _name(node) == "_ctc_loss" else 2
+            classes = node.args[place - 1].meta["val"].shape[-1]
+            with graph.inserting_before(node):
+                within = graph.call_function(aten.clamp.default, (node.args[place], 0, classes - 1))
+            within.meta = dict(node.args[place].meta)
+            node.update_arg(place, within)
+
+
 def _name(node: fx.Node) -> str:
     """Of an operation, whichever its variant."""
     return node.target._opname if isinstance(node.target, OpOverload) else ""
