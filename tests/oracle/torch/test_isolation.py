@@ -356,6 +356,46 @@ def test_a_class_beyond_the_last_of_a_sequence_reaches_no_other_memory(beyond):
     np.testing.assert_array_equal(answer(2, beyond), answer(2, 1))
 
 
+class Through(torch.autograd.Function):
+    """Gives a gradient to what it makes no use of."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows, h):
+        return h.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.shape = inputs[0].shape
+
+    @staticmethod
+    def backward(ctx, e):
+        return e[:, None].expand(ctx.shape).clone(), e
+
+
+class Unused(nn.Module):
+    """A row of a table has a gradient, and nobody needs the row."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(5, 3), nn.Linear(6, 3)
+
+    def forward(self, x):
+        word = (x[:, :1] / 1e6).nan_to_num(0).round().long()
+        return Through.apply(F.embedding(word, self.words.weight), self.head(x.clamp(-9, 9)))
+
+
+@pytest.mark.parametrize("word", [5, 9, -1, -5])
+def test_a_gradient_of_a_word_beyond_the_table_is_not_one_of_another_record(word):
+    torch.manual_seed(0)
+    model, X, y = Unused(), torch.randn(20, 6), torch.zeros(20, dtype=torch.long)
+    query = Gradient(parameter_vector(model), 1e-3)
+    expected = oracle_of(model, (X, y))._answer(replace(query, batch=np.delete(np.arange(20), 9))).copy()
+    X[9, 0] = word * 1e6
+    np.testing.assert_allclose(oracle_of(model, (X, y))._answer(query), expected, rtol=0, atol=1e-8)
+
+
 class Unread(nn.Module):
     """Looks a word up and does nothing with it."""
 

@@ -226,7 +226,7 @@ def _tidied(graph: fx.Graph, given: Given) -> list[Draw]:
             _filled(node)
     reach.keep_classes_in_range(graph)
     simplify(graph, given.flat())
-    graph.eliminate_dead_code()
+    reach.drop_unused(graph)
     for node in inputs:
         if not node.users:
             graph.erase_node(node)

@@ -54,6 +54,11 @@ def keep_classes_in_range(graph: fx.Graph) -> None:
             node.update_arg(place, within)
 
 
+def drop_unused(graph: fx.Graph) -> None:
+    """But for looking a word up, which alone notices one beyond the table: its gradient would be another record's."""
+    graph.eliminate_dead_code(lambda node: node.is_impure() or node.target is aten.embedding.default)
+
+
 def _name(node: fx.Node) -> str:
     """Of an operation, whichever its variant."""
     return node.target._opname if isinstance(node.target, OpOverload) else ""

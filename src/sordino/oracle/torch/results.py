@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
+from sordino.oracle.torch.reach import drop_unused
 from sordino.oracle.torch.simplification import is_reshape
 
 aten = torch.ops.aten
@@ -90,7 +91,7 @@ def place_results(graph: fx.Graph, inputs: int | None) -> tuple[list[Tensor], li
         for root, _ in values
     ]
     output.args = ([],)
-    graph.eliminate_dead_code()
+    drop_unused(graph)
     results = [
         Result(number + len(placing.buffers) * is_input, shape)
         for (is_input, number), (_, shape) in zip(places, values, strict=True)
