@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 import torch_networks as nets
 from sordino.budget import Relation
 from sordino.oracle.query import Difference, Gradient, Recursion
-from sordino.oracle.torch import TorchOracle, matrix, parameter_vector
+from sordino.oracle.torch import TorchOracle, matrix, norms, parameter_vector
 from sordino.oracle.torch.isolation import keeps_records_apart
 from sordino.oracle.torch.records import records_of
 from sordino.oracle.torch.rounding import BLOCK, MOST_RECORDS, pivot, sum_error
@@ -763,6 +763,19 @@ def test_a_huge_record_with_a_tiny_gradient_stays_within_the_clip(clip, length, 
     assert np.linalg.norm(answer) <= clip
     # one of ordinary length counts
     assert answer.any() == (length == 1e10)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_a_share_of_little_weight_is_no_longer_than_it_may_be(loops, monkeypatch):
+    """Its weight divided by a long record's norm would be a number of few digits, and be rounded up."""
+    if not loops:
+        monkeypatch.setattr(norms, "_Loops", norms._Operations)
+    model, at, batch = nn.Linear(4, 3, bias=False), np.zeros(12), np.array([0])
+    query = Recursion(Difference(at, at, 1e-3, batch), Gradient(at, 1e9, batch), 1e-4)
+    y = torch.full((1, 3), 1e23)
+    for length in (2.355e23, 2.385e23, 2.43e23):
+        oracle = oracle_of(model, (torch.full((1, 4), length), y), lambda outputs, targets: (outputs * targets).sum(1))
+        assert np.linalg.norm(oracle._answer(query)) <= query.clip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
