@@ -1,8 +1,9 @@
 """A model and its loss as a fixed list of operations, found once on made-up records.
 
 The model is written down as a function of one record: it is handed batches of one. `torch.func.vmap` carries what it
-does over to all records of a pass, and inside it records cannot be mixed. What runs on records is the list, never the
-model's own code: what a model counts, remembers or decides cannot carry anything from one record to another.
+does over to all records of a pass, and inside it records cannot be mixed, but for what `reach` looks after. What runs
+on records is the list, never the model's own code: what a model counts, remembers or decides cannot carry anything from
+one record to another.
 Where vmap cannot follow, the list is that of a single record, and is run for one after the other.
 """
 
