@@ -327,6 +327,10 @@ NETWORKS = {
         ),
         (1, 5, 5),
     ),
+    "group norm, one channel": Network(
+        lambda: nn.Sequential(nn.Conv2d(1, 1, 2), nn.GroupNorm(1, 1), nn.Tanh(), nn.Flatten(), nn.Linear(16, CLASSES)),
+        (1, 5, 5),
+    ),
     "group norm, flat": Network(lambda: nn.Sequential(nn.GroupNorm(2, 6), nn.Linear(6, CLASSES)), (6,)),
     "group norm, several pictures": Network(Pictures, (3, 4, 2)),
     "rms norm": Network(

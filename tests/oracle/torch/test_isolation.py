@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 import torch_networks as nets
 from sordino.budget import Relation
 from sordino.oracle.query import Difference, Gradient, Recursion
-from sordino.oracle.torch import TorchOracle, matrix, parameter_vector
+from sordino.oracle.torch import TorchOracle, matrix, norms, parameter_vector
 from sordino.oracle.torch.isolation import keeps_records_apart
 from sordino.oracle.torch.records import records_of
 from sordino.oracle.torch.rounding import BLOCK, MOST_RECORDS, pivot, sum_error
@@ -145,6 +145,19 @@ def never_filled(module, x):
     return x + torch.empty(1, 6).nan_to_num().clamp(-9, 9) if after_the_trial(module) else x
 
 
+def resized(module, x):
+    return x + x[:, :1].clone().resize_(1, 6).nan_to_num().clamp(-9, 9) if after_the_trial(module) else x
+
+
+def resized_like_another(module, x):
+    return x + x[:, :1].clone().resize_as_(x).nan_to_num().clamp(-9, 9) if after_the_trial(module) else x
+
+
+def segments_unchecked(module, x):
+    lengths = 1 + (x[0] / 1e9).nan_to_num(0).long()
+    return x + torch.segment_reduce(x[0], "sum", lengths=lengths, unsafe=True) if after_the_trial(module) else x
+
+
 class Straight(torch.autograd.Function):
     """With a rule for batches of its own, which mixes them."""
 
@@ -171,6 +184,7 @@ def own_batching_rule(module, x):
 
 KEEPS = "changes its buffers"
 MIXES = "mixes records"
+REACHES = "memory that it never wrote to"
 DECIDES = "must not depend on the values it is given"
 ISOLATED = None
 
@@ -190,6 +204,9 @@ HOSTILE = {
     "memory written in a list": (written_in_a_list, KEEPS),
     "reaches the next record": (reaches_the_next, DECIDES),
     "memory that was never filled": (never_filled, ISOLATED),
+    "resized": (resized, REACHES),
+    "resized like another": (resized_like_another, REACHES),
+    "lengths that nobody looks at": (segments_unchecked, REACHES),
     "branch on values": (branch, DECIDES),
     "branch on one value": (branch_on_one, DECIDES),
     "a seed in every call": (seeded_by_place, ISOLATED),
@@ -262,6 +279,121 @@ def test_a_pointer_beyond_a_record_does_not_point_into_the_next():
     assert oracle._answer(Gradient(parameter_vector(model), 1.0)).any()
     X[3, 0] = 4
     assert not oracle._answer(Gradient(parameter_vector(model), 1.0, np.array([3]))).any()
+
+
+class Chosen(nn.Module):
+    """A layer over those rows of a record that are not far below zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.head = nn.Linear(20, 20), nn.Linear(20, 3)
+
+    def forward(self, x):
+        return torch.cat([self.head(torch.tanh(self.layer(r[~(r[:, 0] < -1e30)])).mean(0, keepdim=True)) for r in x])
+
+
+def test_a_record_of_another_shape_inside_holds_nothing_of_the_one_before():
+    torch.manual_seed(0)
+    model, X, y = Chosen(), torch.randn(3, 6, 20), torch.zeros(3, dtype=torch.long)
+    X[1, :-1, 0] = -1e35
+    answers = []
+    for first in (X[0], -X[0]):
+        oracle = oracle_of(model, (torch.stack([first, *X[1:]]), y))
+        query = Gradient(parameter_vector(model), 1e-3)
+        alone = oracle._answer(replace(query, batch=np.array([0]))).copy()
+        answers.append(oracle._answer(query) - alone)
+    np.testing.assert_allclose(answers[1], answers[0], rtol=0, atol=1e-8)
+
+
+class Filling(nn.Module):
+    """The first number of a record says at which of the others to forget what is there."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(5, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = torch.tanh(self.inner(x.float()))
+        return self.head(torch.stack([h[i].index_fill(0, x[i, :1], 0.0) for i in range(len(x))]))
+
+
+@pytest.mark.parametrize("place", [3, -1, -4, 4, 7, -5])
+def test_a_place_beyond_a_record_is_not_one_of_the_next(place):
+    """Nor is one that is counted from the record's end, or before its beginning, one of the record before."""
+    torch.manual_seed(0)
+    model, X, y = Filling(), torch.ones(20, 5, dtype=torch.long), torch.zeros(20, dtype=torch.long)
+    X[:, 0] = 0
+    query, others = Gradient(parameter_vector(model), 1e-3), np.delete(np.arange(20), 9)
+    expected = oracle_of(model, (X, y))._answer(replace(query, batch=others)).copy()
+    X[9, 0] = place
+    oracle = oracle_of(model, (X, y))
+    alone = oracle._answer(replace(query, batch=np.array([9]))).copy()
+    assert alone.any() == (-4 <= place < 4)
+    np.testing.assert_allclose(oracle._answer(query) - alone, expected, rtol=0, atol=1e-8)
+
+
+def of_sequences(outputs, targets):
+    count = len(outputs)
+    scores, places = outputs.view(count, 4, 3).log_softmax(2).transpose(0, 1), torch.full((count,), 4)
+    return F.ctc_loss(scores, targets, places, targets[:, -1], reduction="none")
+
+
+@pytest.mark.parametrize("beyond", [3, 5, -1, -9])
+def test_a_class_beyond_the_last_of_a_sequence_reaches_no_other_memory(beyond):
+    """PyTorch reads and writes there. Where it is behind the end of a target, it says nothing at all."""
+    torch.manual_seed(0)
+    model, X, y = nn.Linear(6, 12), torch.randn(20, 6), torch.tensor([[1, 2, 1, 2]]).repeat(20, 1)
+
+    def answer(place, number):
+        targets = y.clone()
+        targets[4, place] = number
+        query = Gradient(parameter_vector(model), 1e-3, np.array([4]))
+        return oracle_of(model, (X, targets), of_sequences)._answer(query).copy()
+
+    assert answer(0, 1).any()
+    np.testing.assert_array_equal(answer(0, beyond), answer(0, 2 if beyond > 0 else 0))
+    # the number at the end says that the first two count
+    np.testing.assert_array_equal(answer(2, beyond), answer(2, 1))
+
+
+class Through(torch.autograd.Function):
+    """Gives a gradient to what it makes no use of."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows, h):
+        return h.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.shape = inputs[0].shape
+
+    @staticmethod
+    def backward(ctx, e):
+        return e[:, None].expand(ctx.shape).clone(), e
+
+
+class Unused(nn.Module):
+    """A row of a table has a gradient, and nobody needs the row."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(5, 3), nn.Linear(6, 3)
+
+    def forward(self, x):
+        word = (x[:, :1] / 1e6).nan_to_num(0).round().long()
+        return Through.apply(F.embedding(word, self.words.weight), self.head(x.clamp(-9, 9)))
+
+
+@pytest.mark.parametrize("word", [5, 9, -1, -5])
+def test_a_gradient_of_a_word_beyond_the_table_is_not_one_of_another_record(word):
+    torch.manual_seed(0)
+    model, X, y = Unused(), torch.randn(20, 6), torch.zeros(20, dtype=torch.long)
+    query = Gradient(parameter_vector(model), 1e-3)
+    expected = oracle_of(model, (X, y))._answer(replace(query, batch=np.delete(np.arange(20), 9))).copy()
+    X[9, 0] = word * 1e6
+    np.testing.assert_allclose(oracle_of(model, (X, y))._answer(query), expected, rtol=0, atol=1e-8)
 
 
 class Unread(nn.Module):
@@ -631,6 +763,19 @@ def test_a_huge_record_with_a_tiny_gradient_stays_within_the_clip(clip, length, 
     assert np.linalg.norm(answer) <= clip
     # one of ordinary length counts
     assert answer.any() == (length == 1e10)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_a_share_of_little_weight_is_no_longer_than_it_may_be(loops, monkeypatch):
+    """Its weight divided by a long record's norm would be a number of few digits, and be rounded up."""
+    if not loops:
+        monkeypatch.setattr(norms, "_Loops", norms._Operations)
+    model, at, batch = nn.Linear(4, 3, bias=False), np.zeros(12), np.array([0])
+    query = Recursion(Difference(at, at, 1e-3, batch), Gradient(at, 1e9, batch), 1e-4)
+    y = torch.full((1, 3), 1e23)
+    for length in (2.355e23, 2.385e23, 2.43e23):
+        oracle = oracle_of(model, (torch.full((1, 4), length), y), lambda outputs, targets: (outputs * targets).sum(1))
+        assert np.linalg.norm(oracle._answer(query)) <= query.clip
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -84,7 +84,7 @@ def _gradients(e: Tensor, x: Tensor, weight: Tensor, mean: Tensor, scale: Tensor
     records, n, channels, t = x.shape
     count = records * n
     e, side_by_side = (each.reshape(1, count * channels, t).contiguous() for each in (e, x))
-    mean, scale = (each.reshape(1, count * groups) for each in (mean, scale))
+    mean, scale = (each.reshape(1, count * groups).contiguous() for each in (mean, scale))
     shape = 1, count * channels, t, count * groups
     found, *own = aten.native_group_norm_backward(
         e, side_by_side, mean, scale, _repeated(weight, count), *shape, [True] * 3
@@ -93,7 +93,8 @@ def _gradients(e: Tensor, x: Tensor, weight: Tensor, mean: Tensor, scale: Tensor
 
 
 def _repeated(tensor: Tensor, count: int) -> Tensor:
-    return tensor.expand(count, -1).reshape(-1)
+    # in memory of its own, also where a single number could stand for all: the operations read one after the other
+    return tensor.expand(count, -1).reshape(-1).contiguous()
 
 
 def _first(tensor: Tensor, axis: int | None, records: int) -> Tensor:

@@ -35,6 +35,11 @@ class Share(NamedTuple):
     factor: float
     softening: float = 0.0
 
+    @property
+    def part(self) -> float:
+        """What a long record's weight is, times its norm. A share without weight has the clip, so that it may count."""
+        return self.factor * self.clip or self.clip
+
 
 class Norms(Protocol):
     """Adds up the squared norms of several kinds of gradients of the same records, one kind per share.
@@ -149,7 +154,7 @@ def _table(rows: list[Any], columns: int) -> NDArray[np.int64]:
 @lru_cache(maxsize=16)
 def _clips(shares: tuple[Share, ...], dtype: torch.dtype) -> NDArray[np.float64]:
     return np.array(
-        [(share.factor, share.clip, largest_square(share.clip, dtype), share.softening) for share in shares]
+        [(share.factor, share.clip, largest_square(share.part, dtype), share.softening) for share in shares]
     )
 
 
@@ -186,7 +191,7 @@ class _Operations:
         totals = torch.stack([sum((term(known) for term in terms), zeros) for terms in self._terms])
         totals *= 1 + slack(0, self._dtype)
         usable = torch.stack(
-            [squares <= largest_square(share.clip, self._dtype) for squares, share in zip(totals, shares, strict=True)]
+            [squares <= largest_square(share.part, self._dtype) for squares, share in zip(totals, shares, strict=True)]
             + [squares <= _longest(shares, self._dtype) for squares in known.values()]
             + [each.isfinite() for each in self._losses]
         ).all(0)

@@ -1,8 +1,9 @@
 """A model and its loss as a fixed list of operations, found once on made-up records.
 
 The model is written down as a function of one record: it is handed batches of one. `torch.func.vmap` carries what it
-does over to all records of a pass, and inside it records cannot be mixed. What runs on records is the list, never the
-model's own code: what a model counts, remembers or decides cannot carry anything from one record to another.
+does over to all records of a pass, and inside it records cannot be mixed, but for what `reach` looks after. What runs
+on records is the list, never the model's own code: what a model counts, remembers or decides cannot carry anything from
+one record to another.
 Where vmap cannot follow, the list is that of a single record, and is run for one after the other.
 """
 
@@ -22,7 +23,7 @@ from torch.fx.graph import CodeGen
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map
 
-from sordino.oracle.torch import cross_entropy, group_norm
+from sordino.oracle.torch import cross_entropy, group_norm, reach
 from sordino.oracle.torch.alignment import align
 from sordino.oracle.torch.draws import Draw, cut_out, is_random
 from sordino.oracle.torch.pooling import turn_images
@@ -95,8 +96,8 @@ class Program:
                 module = make_fx(function)(*given, inputs, targets)
         except (RuntimeError, NotImplementedError, TypeError) as error:
             raise Untraceable(str(error).partition("\n")[0][:200]) from error
-        if together:
-            _refuse_tables_of_records(module.graph)
+        if together and (reason := reach.of_joined_places(module.graph)):
+            raise Untraceable(reason)
         self._draws = _tidied(module.graph, given)
         if aligned:
             align(module.graph)
@@ -203,6 +204,7 @@ def _tidied(graph: fx.Graph, given: Given) -> list[Draw]:
     for position, node in enumerate(inputs):
         node.meta["position"] = position
     _refuse_strangers(graph)
+    reach.refuse_other_memory(graph)
     _refuse_writes(graph)
     for node in inputs[: len(given.zeros)]:
         _without_zeros(node)
@@ -223,8 +225,9 @@ def _tidied(graph: fx.Graph, given: Given) -> list[Draw]:
             _fused(node)
         elif node.op == "call_function" and node.target.__name__.partition(".")[0] in _UNFILLED:
             _filled(node)
+    reach.keep_classes_in_range(graph)
     simplify(graph, given.flat())
-    graph.eliminate_dead_code()
+    reach.drop_unused(graph)
     for node in inputs:
         if not node.users:
             graph.erase_node(node)
@@ -239,17 +242,6 @@ def _refuse_strangers(graph: fx.Graph) -> None:
                 f"the model calls {node.target}, an operation from outside PyTorch, of which nobody here can know that "
                 "it works on each record by itself: write it with PyTorch's own operations."
             )
-
-
-def _refuse_tables_of_records(graph: fx.Graph) -> None:
-    """vmap joins tables that records have of their own into one: a word beyond its table would be another record's."""
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    of_records = set(inputs[-2:])
-    for node in graph.nodes:
-        if is_random(node) or not of_records.isdisjoint(node.all_input_nodes):
-            of_records.add(node)
-        if node.target is aten.embedding.default and node.args[0] in of_records:
-            raise Untraceable("it looks words up in a table that it computes from the record")
 
 
 def _refuse_writes(graph: fx.Graph) -> None:

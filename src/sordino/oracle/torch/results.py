@@ -1,7 +1,9 @@
 """Results of a program in memory that is given to it, the same in every run.
 
 The operation that computes a result writes it there, by its variant with `out`. Where it has none, or what it computes
-does not lie one number after the other, the result is copied there at the end.
+does not lie one number after the other, the result is copied there at the end. So is everything of a record that is
+computed alone: its values may decide on a result's shape, which such a variant gives the memory too, and leaves in the
+rest of it what it held of the record before. A copy fails, or repeats what is the record's own.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
+from sordino.oracle.torch.reach import drop_unused
 from sordino.oracle.torch.simplification import is_reshape
 
 aten = torch.ops.aten
@@ -28,8 +31,8 @@ class Result(NamedTuple):
 class _Placing:
     """The buffers so far, which become inputs in front of all others."""
 
-    def __init__(self, graph: fx.Graph) -> None:
-        self._graph, self._start = graph, next(iter(graph.nodes))
+    def __init__(self, graph: fx.Graph, copies: bool) -> None:
+        self._graph, self._start, self._copies = graph, next(iter(graph.nodes)), copies
         self.buffers: list[Tensor] = []
         self._known: dict[fx.Node, int] = {}
 
@@ -53,7 +56,7 @@ class _Placing:
         """Have a node write into buffers, and give the number of the first; -1 where it cannot."""
         several = isinstance(node.meta.get("val"), tuple | list)
         values = node.meta["val"] if several else [node.meta.get("val")]
-        variant = _variant(node, len(values))
+        variant = None if self._copies else _variant(node, len(values))
         if variant is None or not all(isinstance(value, Tensor) and value.is_contiguous() for value in values):
             return -1
         first = len(self.buffers)
@@ -75,9 +78,10 @@ class _Placing:
 def place_results(graph: fx.Graph, inputs: int | None) -> tuple[list[Tensor], list[Result]]:
     """Tensors like the buffers, and where the results will be.
 
-    Inputs from position `inputs` on will stay where they are, so that a view of one needs no copy.
+    Inputs from position `inputs` on will stay where they are, so that a view of one needs no copy; without `inputs`, as
+    of a record that is computed alone, everything is copied.
     """
-    output, placing = graph.output_node(), _Placing(graph)
+    output, placing = graph.output_node(), _Placing(graph, copies=inputs is None)
     # while they are placed, nodes give way to others
     values = [(_root(node), node.meta["val"].shape) for node in output.args[0]]  # type: ignore[arg-type,union-attr]
     places = [
@@ -87,7 +91,7 @@ def place_results(graph: fx.Graph, inputs: int | None) -> tuple[list[Tensor], li
         for root, _ in values
     ]
     output.args = ([],)
-    graph.eliminate_dead_code()
+    drop_unused(graph)
     results = [
         Result(number + len(placing.buffers) * is_input, shape)
         for (is_input, number), (_, shape) in zip(places, values, strict=True)

@@ -100,7 +100,7 @@ def too_long(lengths: Tensor, dtype: torch.dtype) -> Tensor:
 
 @cache
 def largest_square(clip: float, dtype: torch.dtype) -> float:
-    """The largest squared norm of a record that counts: clip / norm must be a number of full precision."""
+    """The largest squared norm of a record that counts: clip / norm, its weight, must be a number of full precision."""
     widest = clip / float(torch.finfo(dtype).tiny)
     return min(widest * widest, sys.float_info.max)
 
