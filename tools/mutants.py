@@ -45,6 +45,41 @@ ROWS: list[Row] = [
         "tests/privacy/test_noise.py",
     ),
     (
+        "noise: the last piece has none",
+        "privacy/noise_kernels.py",
+        "noted = np.empty((stop - start + PIECE - 1) // PIECE, dtype=np.int64)",
+        "noted = np.empty((stop - start) // PIECE, dtype=np.int64)",
+        "tests/privacy/test_pieces.py",
+    ),
+    (
+        "noise: threads leave a piece out",
+        "privacy/pieces.py",
+        'builder.icmp_signed("<", share, threads)',
+        'builder.icmp_signed("<", builder.add(share, one), threads)',
+        "tests/privacy/test_pieces.py",
+    ),
+    (
+        "noise: threads take the same piece",
+        "privacy/pieces.py",
+        'share = builder.atomic_rmw("add", taken, one, "monotonic")',
+        'share = builder.sdiv(builder.atomic_rmw("add", taken, one, "monotonic"), one.type(2))',
+        "tests/privacy/test_pieces.py",
+    ),
+    (
+        "noise: draws of a piece that need more words are taken for those of another",
+        "privacy/noise_kernels.py",
+        "others[count + k] = others[start + piece * PIECE + k]",
+        "others[count + k] = others[start + k]",
+        "tests/privacy/test_pieces.py",
+    ),
+    (
+        "noise: a value beyond the lattice is looked for in the first piece alone",
+        "privacy/noise_kernels.py",
+        "return bool(fit.all())",
+        "return bool(fit[:1].all())",
+        "tests/privacy/test_pieces.py",
+    ),
+    (
         "noise: stated larger than it is",
         "privacy/noise.py",
         "return self.std / (self.sensitivity + 2 * self.step * math.sqrt(self.dim)) * _DOWN",
@@ -1375,7 +1410,7 @@ def _verdict(copy: Path, name: str, old: str, new: str, tests: str) -> str:
         return f"OLD TEXT {text.count(old)} TIMES"
     file.write_text(text.replace(old, new))
     # compiled kernels are kept, except where the change is in them: Numba does not follow what they call
-    own = name.startswith(("losses/", "oracle/kernels/", "oracle/torch/", "privacy/noise_kernels"))
+    own = name.startswith(("losses/", "oracle/kernels/", "oracle/torch/", "privacy/noise_kernels", "privacy/pieces"))
     compiled = copy / ("compiled anew" if own else "compiled")
     shutil.rmtree(copy / "compiled anew", ignore_errors=True)
     try:

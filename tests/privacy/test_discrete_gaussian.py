@@ -21,6 +21,7 @@ from sordino.privacy.exact_comparison import exp_bounds, lies_below
 from sordino.privacy.noise_kernels import ACCEPTED, AGAIN, REJECTED, UNDECIDED, attempt, place, settle
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.strips import COLUMN_BITS, OTHER, Grain, cover, tail_bits
+from sordino.privacy.team import ALONE
 
 SCALES = [
     2.0**-10,
@@ -140,7 +141,7 @@ def test_place_reads_column_level_and_low_bits():
     rng = np.random.default_rng(0)
     words = rng.integers(0, 2**64, size=5000, dtype=np.uint64)
     values, others = words.view(np.int64).copy(), np.empty(5000, dtype=np.int64)
-    found = others[: place(values, 0, values.size, *strips[1:4], others, 0)].tolist()
+    found = others[: place(values, 0, values.size, *strips[1:4], others, 0, ALONE)].tolist()
     for i, word in enumerate(words.tolist()):
         column = int(strips.table[word >> 53])
         level = word >> (53 - strips.level_bits) & (1 << strips.level_bits) - 1
@@ -222,7 +223,7 @@ def test_settling_is_attempt_after_attempt_until_the_words_end(scale, room):
             if verdict == REJECTED:
                 again = words[used : used + 1].view(np.int64).copy()
                 used += 1
-                if place(again, 0, 1, *strips[1:4], np.empty(1, dtype=np.int64), 0):
+                if place(again, 0, 1, *strips[1:4], np.empty(1, dtype=np.int64), 0, ALONE):
                     continue
                 value = again[0]
             elif verdict == UNDECIDED:
@@ -277,7 +278,7 @@ def test_few_words_are_placed_as_many_are(scale):
     strips = cover(scale)
     words = Randomness.seeded(17).noise.words(5000)
     values = words.view(np.int64).copy()
-    place(values, 0, 5000, *strips[1:4], np.empty(5000, dtype=np.int64), 0)
+    place(values, 0, 5000, *strips[1:4], np.empty(5000, dtype=np.int64), 0, ALONE)
     assert np.array_equal(placed(strips, words), values)
 
 

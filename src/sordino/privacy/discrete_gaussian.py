@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from sordino.privacy.exact_comparison import lies_below
 from sordino.privacy.randomness import BLOCK, SPARE, Stream
 from sordino.privacy.strips import COLUMN_BITS, OTHER, Strips, cover, tail_bits
+from sordino.privacy.team import present
 
 SMALLEST, LARGEST = 2.0**-10, 2.0**32
 
@@ -112,11 +113,12 @@ def draw(strips: Strips, count: int, stream: Stream) -> NDArray[np.int64]:
     else:
         from sordino.privacy.noise_kernels import place
 
-        room, noted = np.empty(count, dtype=np.int64), 0
-        for first in range(0, count, BLOCK):
-            last = min(first + BLOCK, count)
+        room, noted, team = np.empty(count, dtype=np.int64), 0, present(count)
+        several = BLOCK * team.threads
+        for first in range(0, count, several):
+            last = min(first + several, count)
             stream.fill(words, first, last)
-            noted = place(values, first, last, strips.table, strips.level_bits, strips.width_bits, room, noted)
+            noted = place(values, first, last, strips.table, strips.level_bits, strips.width_bits, room, noted, team)
         others = room[:noted]
 
     undecided = []

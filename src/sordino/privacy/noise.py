@@ -30,6 +30,7 @@ from sordino.privacy.events import Approximate, Event, Gaussian, PureDP, compose
 from sordino.privacy.ledger_context import require_release
 from sordino.privacy.randomness import Randomness
 from sordino.privacy.scale_mixture import deviations
+from sordino.privacy.team import present
 
 _LARGEST_STEPS = 2.0**62
 _SMALLEST_SCALE, _LARGEST_SCALE = 2.0**-900, 2.0**900  # the step and its inverse are ordinary doubles
@@ -247,7 +248,7 @@ def add_to(value: Array, noise: NDArray[np.int64], step: float) -> Array:
     else:
         from sordino.privacy.noise_kernels import add_on_lattice
 
-        fits = add_on_lattice(value.reshape(-1), noise.reshape(-1), step, _LARGEST_STEPS)
+        fits = add_on_lattice(value.reshape(-1), noise.reshape(-1), step, _LARGEST_STEPS, present(noise.size))
     if not fits:
         if not np.all(np.isfinite(value)):
             raise ValueError(

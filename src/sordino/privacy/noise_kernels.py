@@ -10,9 +10,14 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.privacy.pieces import each
 from sordino.privacy.strips import COLUMN_BITS, OTHER, Strips
+from sordino.privacy.team import Team
 
 F = TypeVar("F", bound=Callable[..., object])
+
+PIECE = 1 << 13
+"""Numbers that one thread takes at a time. Neither it nor the number of threads changes a bit of the noise."""
 
 
 def _kernel(function: F) -> F:
@@ -88,29 +93,54 @@ def place(
     width_bits: int,
     others: NDArray[np.int64],
     count: int,
+    team: Team,
 ) -> int:
     """In place, from start to stop: one random word in, one integer out, or its position noted in `others`.
 
-    `count` is how many are noted already; returns how many there are now. The word's top bits choose a column of the
-    table.
+    `count` is how many are noted already; returns how many there are now, in their order.
     """
+    noted = np.empty((stop - start + PIECE - 1) // PIECE, dtype=np.int64)
+    each(_place_piece, noted.size, (values, start, stop, table, level_bits, width_bits, others, noted), team)
+    # every piece has noted them where it begins itself, which is not before those of the pieces before it end
+    for piece in range(noted.size):
+        for k in range(noted[piece]):
+            others[count + k] = others[start + piece * PIECE + k]
+        count += noted[piece]
+    return count
+
+
+@_kernel
+def _place_piece(
+    piece: int,
+    values: NDArray[np.int64],
+    start: int,
+    stop: int,
+    table: NDArray[np.int64],
+    level_bits: int,
+    width_bits: int,
+    others: NDArray[np.int64],
+    noted: NDArray[np.int64],
+) -> None:
+    """The word's top bits choose a column of the table."""
     columns = np.empty(64, dtype=np.int64)
+    begin = start + piece * PIECE
+    end, count = min(begin + PIECE, stop), begin
     # the look-up and the notes by themselves, so that the arithmetic between them is done for four words at once; half
     # of the time there is nothing to note
-    for first in range(start, stop, columns.size):
-        some, noted = values[first : min(first + columns.size, stop)], 0
+    for first in range(begin, end, columns.size):
+        some, found = values[first : min(first + columns.size, end)], 0
         for i in range(some.size):
             columns[i] = table[np.uint64(some[i]) >> np.uint64(64 - COLUMN_BITS)]
         for i in range(some.size):
             some[i] = _placed(np.uint64(some[i]), columns[i], level_bits, width_bits)
-            noted += some[i] >> width_bits == OTHER
-        if noted == 0:
+            found += some[i] >> width_bits == OTHER
+        if found == 0:
             continue
         for i in range(some.size):
             if some[i] >> width_bits == OTHER:
                 others[count] = first + i
                 count += 1
-    return count
+    noted[piece] = count - begin
 
 
 @_kernel
@@ -228,14 +258,31 @@ def thin(
 
 
 @_kernel
-def add_on_lattice(value: NDArray[np.floating[Any]], noise: NDArray[np.int64], step: float, most: float) -> bool:
+def add_on_lattice(
+    value: NDArray[np.floating[Any]], noise: NDArray[np.int64], step: float, most: float, team: Team
+) -> bool:
     """In place: whole numbers of noise in, the bits of the doubles  step (round(value / step) + noise)  out.
 
     The step is a power of two, so neither product rounds, unless the sum has more than 53 bits. Returns whether every
     value is below `most` steps; otherwise the noise is spoiled.
     """
+    fit = np.empty((value.size + PIECE - 1) // PIECE, dtype=np.bool_)
+    each(_add_piece, fit.size, (value, noise, step, most, fit), team)
+    return bool(fit.all())
+
+
+@_kernel
+def _add_piece(
+    piece: int,
+    value: NDArray[np.floating[Any]],
+    noise: NDArray[np.int64],
+    step: float,
+    most: float,
+    fit: NDArray[np.bool_],
+) -> None:
     inverse = 1.0 / step
-    for first in range(0, value.size, 2048):
+    fit[piece] = True
+    for first in range(piece * PIECE, min((piece + 1) * PIECE, value.size), 2048):
         some, units = value[first : first + 2048], noise[first : first + 2048]
         small, fits = _sizes(some, units, 2.0**50 * step, most * step)
         if small:
@@ -243,8 +290,7 @@ def add_on_lattice(value: NDArray[np.floating[Any]], noise: NDArray[np.int64], s
         elif fits:
             _add_any(some, units, inverse, step)
         else:
-            return False
-    return True
+            fit[piece] = False
 
 
 @_kernel

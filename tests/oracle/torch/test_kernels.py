@@ -1,4 +1,4 @@
-"""The loops that load weights and bound norms, against NumPy."""
+"""The loops that load weights, add up sums and bound norms, against NumPy."""
 
 import numpy as np
 import pytest
@@ -7,44 +7,35 @@ from torch import nn
 
 from sordino.oracle.query import Gradient
 from sordino.oracle.torch import TorchOracle, kernels, network_problem, parameter_vector
+from teams import made_up
 
 
-def on_a_line(size):
-    """Floats that begin on a cache line, as PyTorch allocates them."""
-    tensor = torch.full((max(size, 1),), -7.0)
-    assert tensor.data_ptr() % 64 == 0
-    return tensor.numpy()[:size]
-
-
-@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 1023, 1024, 1040, 5003])
-@pytest.mark.parametrize("load", [kernels.copy, kernels.stream], ids=["copy", "stream"])
-def test_weights_are_rounded_once_and_told_whether_they_are_finite(size, load):
-    source = np.random.default_rng(size).normal(size=size)
-    target = on_a_line(size)
-    assert load(source, target)
+@pytest.mark.parametrize("size", [0, 1, 15, 1040, 8192, 40_003])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_weights_are_rounded_once_and_told_whether_they_are_finite(size, threads):
+    source, team = np.random.default_rng(size).normal(size=size), made_up(threads)
+    target = np.full(size, -7.0, dtype=np.float32)
+    assert kernels.copy(source, target, team)
     np.testing.assert_array_equal(target, source.astype(np.float32))
     for bad in (np.nan, np.inf, -np.inf):
         for place in {0, size // 2, size - 1} if size else ():
             spoiled = source.copy()
             spoiled[place] = bad
-            assert not load(spoiled, on_a_line(size))
+            assert not kernels.copy(spoiled, target, team)
     # beyond single precision, but finite
-    assert load(np.full(size, 1e300), on_a_line(size))
+    assert kernels.copy(np.full(size, 1e300), target, team)
 
 
-def test_a_step_does_not_depend_on_how_weights_are_loaded(monkeypatch):
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, 3))
-    X, y = torch.randn(20, 40), torch.arange(20) % 3
-    oracle = TorchOracle(model, nn.CrossEntropyLoss(reduction="none"), (X, y), network_problem(model, 20))
-    w = parameter_vector(model)
-    answers = []
-    for threads in (1, 2):
-        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        answers += [oracle._answer(Gradient(at, 1.0)).copy() for at in (w, w + 0.1)]
-    np.testing.assert_array_equal(answers[0], answers[2])
-    np.testing.assert_array_equal(answers[1], answers[3])
-    assert not np.array_equal(answers[0], answers[1])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_sums_are_rounded_to_the_grid_in_every_piece(dtype, threads):
+    pivot, generator = 1.5 * 2.0**52 * 2.0**-20, np.random.default_rng(1)
+    parts, total = generator.normal(size=(3, 40_003)).astype(dtype), np.full(40_003, np.nan)
+    kernels.add_on_grid(parts, total, pivot, True, made_up(threads))
+    expected = (np.rint(parts.astype(np.float64) * 2.0**20) * 2.0**-20).sum(0)
+    np.testing.assert_array_equal(total, expected)
+    kernels.add_on_grid(parts[:1], total, pivot, False, made_up(threads))
+    np.testing.assert_array_equal(total, expected + np.rint(parts[0].astype(np.float64) * 2.0**20) * 2.0**-20)
 
 
 def test_losses_of_another_precision_spoil_only_what_is_not_finite():

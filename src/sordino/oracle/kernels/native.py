@@ -164,36 +164,3 @@ def turn_eight(context: Any, columns: Any, k: Any, rows: Any, i: Any) -> Any:
         return target_context.get_dummy_value()
 
     return types.void(columns, types.intp, rows, types.intp), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def stream_line(context: Any, target: Any, source: Any, position: Any) -> Any:
-    """Sixteen doubles as floats, written past the caches: `target` begins on a line, `position` is one of its lines.
-
-    A line that another core has read is overwritten without asking for it first.
-    """
-
-    def generate(target_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        to, since = (
-            target_context.make_array(kind)(target_context, builder, array).data
-            for kind, array in zip(signature.args[:2], arguments[:2], strict=True)
-        )
-        doubles, floats = (ir.VectorType(kind, 16) for kind in (ir.DoubleType(), ir.FloatType()))
-        read = builder.load(builder.bitcast(builder.gep(since, [arguments[2]]), doubles.as_pointer()), align=8)
-        place = builder.bitcast(builder.gep(to, [arguments[2]]), floats.as_pointer())
-        store = builder.store(builder.fptrunc(read, floats), place, align=64)
-        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
-        return target_context.get_dummy_value()
-
-    return types.void(target, source, position), generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
-def all_written(context: Any) -> Any:
-    """What was written past the caches is there for every thread."""
-
-    def generate(target_context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.fence("seq_cst")
-        return target_context.get_dummy_value()
-
-    return types.void(), generate

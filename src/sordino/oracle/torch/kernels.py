@@ -10,44 +10,49 @@ from numba import carray
 from numpy.typing import NDArray
 
 from sordino.arrays import Array
-from sordino.oracle.kernels.native import all_written, compiled, exact, pointer, stream_line
+from sordino.oracle.kernels.native import compiled, exact, pointer
+from sordino.privacy.pieces import each
+from sordino.privacy.team import Team
+
+PIECE = 1 << 13
+"""Coordinates that one thread takes at a time."""
+
+ROWS = 32
+"""Records whose norms one thread takes at a time."""
 
 
 @compiled
-def copy(source: Array, target: NDArray[Any]) -> bool:
+def copy(source: Array, target: NDArray[Any], team: Team) -> bool:
     """Returns whether all numbers are finite."""
-    spoiled = 0
-    for i in range(source.size):
-        target[i] = source[i]
-        spoiled += not abs(source[i]) < math.inf
-    return spoiled == 0
+    finite = np.empty((source.size + PIECE - 1) // PIECE, dtype=np.bool_)
+    each(_copy_piece, finite.size, (source, target, finite), team)
+    return bool(finite.all())
 
 
 @compiled
-def stream(source: Array, target: NDArray[np.float32]) -> bool:
-    """The same for a target that other cores have read from and that begins on a cache line."""
+def _copy_piece(piece: int, source: Array, target: NDArray[Any], finite: NDArray[np.bool_]) -> None:
+    some = slice(piece * PIECE, (piece + 1) * PIECE)
+    given, kept = source[some], target[some]
     spoiled = 0
-    for start in range(0, source.size, 1024):
-        stop = min(start + 1024, source.size)
-        lines = start + (stop - start) // 16 * 16
-        for i in range(start, lines, 16):
-            stream_line(target, source, i)
-        for i in range(lines, stop):
-            target[i] = source[i]
-        for i in range(start, stop):
-            spoiled += not abs(source[i]) < math.inf
-    all_written()
-    return spoiled == 0
+    for i in range(given.size):
+        kept[i] = given[i]
+        spoiled += not abs(given[i]) < math.inf
+    finite[piece] = spoiled == 0
 
 
 @exact
-def add_on_grid(parts: NDArray[Any], total: Array, pivot: float, first: bool) -> None:
+def add_on_grid(parts: NDArray[Any], total: Array, pivot: float, first: bool, team: Team) -> None:
     """Add the rows of `parts`, rounded to whole multiples of a step, where `pivot` is 1.5 * 2^52 steps.
 
     Next to the pivot doubles are one step apart, so that adding it rounds, and taking it away again is exact. The first
     ones are added to zero, whatever `total` holds.
     """
-    for start in range(0, total.size, 2048):
+    each(_add_piece, (total.size + PIECE - 1) // PIECE, (parts, total, pivot, first), team)
+
+
+@exact
+def _add_piece(piece: int, parts: NDArray[Any], total: Array, pivot: float, first: bool) -> None:
+    for start in range(piece * PIECE, min((piece + 1) * PIECE, total.size), 2048):
         some = total[start : start + 2048]
         if first:
             some[:] = 0.0
@@ -88,6 +93,7 @@ def clip_factors(
     factors: NDArray[Any],
     usable: NDArray[np.bool_],
     count: int,
+    team: Team,
 ) -> int:
     """factors_ki = share_k min(1, clip_k / |g_ki|), or 0 for records that count for nothing; how many those are.
 
@@ -105,14 +111,7 @@ def clip_factors(
     """
     records = usable.size
     known = np.ones((1 + len(sides) + len(inner), records))
-    for k in range(len(sides)):
-        rows = carray(pointer(sides[k, 0]), (records, sides[k, 1]), factors.dtype)
-        _square_norms(rows, rounding[k, 0], rounding[k, 1], known[1 + k])
-    for k in range(len(inner)):
-        one, other = inner[k, 0], inner[k, 1]
-        first = carray(pointer(sides[one, 0]), (records, sides[one, 1]), factors.dtype)
-        second = carray(pointer(sides[other, 0]), (records, sides[other, 1]), factors.dtype)
-        _inner_products(first, second, known[-1 - k])
+    each(_measure, (records + ROWS - 1) // ROWS, (sides, rounding, inner, factors, known), team)
     totals[:] = 0.0
     for k in range(len(squares)):
         totals[squares[k, 0]] += carray(pointer(squares[k, 1]), records, totals.dtype)
@@ -137,6 +136,22 @@ def clip_factors(
             length = norm + softening if softening > 0.0 else max(norm, clip)
             factors[k, i] = factor * (clip / length) if usable[i] and i < count else 0.0
     return records - int(usable.sum())
+
+
+@compiled
+def _measure(
+    piece: int, sides: NDArray[np.int64], rounding: Array, inner: NDArray[np.int64], factors: NDArray[Any], known: Array
+) -> None:
+    records = known.shape[1]
+    some = slice(piece * ROWS, min((piece + 1) * ROWS, records))
+    for k in range(len(sides)):
+        rows = carray(pointer(sides[k, 0]), (records, sides[k, 1]), factors.dtype)
+        _square_norms(rows[some], rounding[k, 0], rounding[k, 1], known[1 + k, some])
+    for k in range(len(inner)):
+        one, other = inner[k, 0], inner[k, 1]
+        first = carray(pointer(sides[one, 0]), (records, sides[one, 1]), factors.dtype)
+        second = carray(pointer(sides[other, 0]), (records, sides[other, 1]), factors.dtype)
+        _inner_products(first[some], second[some], known[-1 - k, some])
 
 
 @compiled

@@ -19,6 +19,7 @@ from torch import Tensor
 from sordino.oracle.torch import kernels
 from sordino.oracle.torch.rounding import largest_side, largest_square, lost, slack
 from sordino.oracle.torch.workspace import Workspace
+from sordino.privacy import team
 
 Kind = Literal["gradient", "difference"]
 
@@ -129,6 +130,7 @@ class _Loops:
             self._factors,
             self._usable,
             count,
+            team.present(self._usable.size * sum(length for _, length in self._sides)),
         )
         return torch.from_numpy(np.flatnonzero(~self._usable)) if spoiled else None
 

@@ -26,7 +26,7 @@ from sordino.oracle.kernels.subsets import permutation
 from sordino.oracle.persons import Persons, require_same_unit
 from sordino.oracle.query import CountedGradient, Difference, Gradient, Recursion, StepQuery
 from sordino.oracle.sampling import Batch, Sampling
-from sordino.oracle.torch import kernels
+from sordino.oracle.torch import kernels, openmp
 from sordino.oracle.torch.bundles import Bundles
 from sordino.oracle.torch.checks import checked_places, refuse_mixing, refuse_wrapped
 from sordino.oracle.torch.clipping import Clipping
@@ -37,6 +37,7 @@ from sordino.oracle.torch.passes import MULTIPLE, Passes
 from sordino.oracle.torch.records import Which, records_of, require_each_once
 from sordino.oracle.torch.rounding import BLOCK, MOST_RECORDS, pivot, sum_error
 from sordino.oracle.torch.workspace import Workspace
+from sordino.privacy import team
 from sordino.privacy.randomness import Randomness, Stream
 from sordino.problem import NetworkProblem
 
@@ -136,9 +137,10 @@ class TorchOracle:
 
     def release(self, query: StepQuery, noise: Noise, randomness: Randomness) -> Array:
         allow(query, noise, self._relation)
-        if isinstance(query, CountedGradient):
-            return noise.perturb(self._counted(query, randomness.sampling), randomness)
-        return noise.perturb(self._answer(query, randomness.sampling), randomness)
+        with team.beside(openmp.team()):
+            if isinstance(query, CountedGradient):
+                return noise.perturb(self._counted(query, randomness.sampling), randomness)
+            return noise.perturb(self._answer(query, randomness.sampling), randomness)
 
     def _counted(self, query: CountedGradient, stream: Stream | None = None) -> Array:
         if self._bundles is not None:
@@ -203,7 +205,7 @@ class TorchOracle:
         on_grid = pivot(sum(share.clip * share.factor for share in shares))
         # a block is never left out beside others, even one without records: how it is summed must not depend on them
         for _ in clipped.write():
-            kernels.add_on_grid(self._parts.cpu().numpy(), self._sum, on_grid, first)
+            kernels.add_on_grid(self._parts.cpu().numpy(), self._sum, on_grid, first, team.present(self._parts.numel()))
             first = False
 
     def _passed(self, points: list[Array], shares: list[Share], units: Which, stream: Stream) -> Clipping:

@@ -24,9 +24,7 @@ from sordino.oracle.torch.program import Given, Memory, Program, Untraceable
 from sordino.oracle.torch.rounding import BLOCK
 from sordino.oracle.torch.tape import Tape
 from sordino.oracle.torch.weight_norm import Unit
-
-LINE = 64
-"""Bytes of a cache line."""
+from sordino.privacy import team
 
 MULTIPLE = 16
 """Rows of a pass come in multiples: the last of an odd number may be computed in another way than the others."""
@@ -72,7 +70,6 @@ class Passes:
         self._flat = torch.empty(found[-1].stop, dtype=self._own_dtype, device=self.device)
         here = self.device.type == "cpu" and self._own_dtype == self.dtype
         self._array = self._flat.numpy() if here else None
-        self._lines = self.dtype == torch.float32 and self._flat.data_ptr() % LINE == 0
         for place in found:
             view = self._flat[place.start : place.stop].view(place.parameter.shape)
             view.copy_(place.parameter.detach())
@@ -110,12 +107,8 @@ class Passes:
         if self._array is None:
             self._flat.copy_(torch.from_numpy(point))
             finite = bool(np.isfinite(point).all())
-        elif self._lines and torch.get_num_threads() > 1:
-            # by this thread alone: the point's memory becomes the next noise, and what another core has read is slow to
-            # write to
-            finite = kernels.stream(point, self._array)
         else:
-            finite = kernels.copy(point, self._array)
+            finite = kernels.copy(point, self._array, team.present(point.size))
         if not finite:
             raise ValueError("the parameters are not finite: the method has diverged; use a smaller step.")
 

@@ -74,9 +74,6 @@ class _Rows:
                 )
         else:
             self._values = self._values.detach()
-            if self._values.device.type == "cpu" and self._values.dtype is not torch.bfloat16:
-                # the same memory: NumPy is the faster one at gathering rows
-                self._values = self._values.numpy()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -86,19 +83,32 @@ class _Rows:
 
     def read(self, which: Which, out: Tensor) -> None:
         # always a copy: a layer that works in place must not reach the records
-        alike = isinstance(self._values, np.ndarray) and out.device.type == "cpu" and out.dtype is not torch.bfloat16
-        if alike and not isinstance(which, slice) and self._values.dtype == out.numpy().dtype:
+        if not isinstance(which, slice) and self._gathers(which, out):
+            return
+        out.copy_(self._tensor(which))
+
+    def _gathers(self, which: NDArray[np.intp], out: Tensor) -> bool:
+        """Copy rows where they are wanted, where neither their numbers nor their device must change."""
+        if isinstance(self._values, Tensor):
+            if alike := self._values.dtype == out.dtype and self._values.device == out.device:
+                torch.index_select(self._values, 0, _index(which).to(out.device), out=out)
+            return alike
+        alike = out.device.type == "cpu" and out.dtype is not torch.bfloat16 and self._values.dtype == out.numpy().dtype
+        if alike:
             # numbers were checked before: "clip" only spares a second buffer
             np.take(self._values, which, axis=0, out=out.numpy(), mode="clip")
-        else:
-            out.copy_(self._tensor(which))
+        return alike
 
     def _tensor(self, which: Which) -> Tensor:
         if isinstance(self._values, Tensor):
             if isinstance(which, slice):
                 return self._values[which]
-            return self._values.index_select(0, torch.from_numpy(which.astype(np.int64)).to(self._values.device))
+            return self._values.index_select(0, _index(which).to(self._values.device))
         return torch.from_numpy(np.array(self._values[which], dtype=_native(self._values.dtype)))
+
+
+def _index(which: NDArray[np.intp]) -> Tensor:
+    return torch.from_numpy(which.astype(np.int64, copy=False))
 
 
 def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
