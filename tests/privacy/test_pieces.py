@@ -41,6 +41,28 @@ def test_every_piece_is_computed_once(team, pieces):
     assert counts.tolist() == [10 + piece for piece in range(pieces)]
 
 
+@numba.njit
+def _fail(piece, bad, done):
+    if piece == bad:
+        raise ValueError
+    done[piece] = True
+
+
+@numba.njit
+def fail(bad, done, team):
+    each(_fail, done.size, (bad, done), team)
+
+
+@pytest.mark.parametrize("team", [ALONE, *TEAMS.values()], ids=["alone", *TEAMS])
+@pytest.mark.parametrize("bad", [0, 3, 9])
+def test_a_piece_that_fails_is_told_when_all_are_done(team, bad):
+    done = np.zeros(10, dtype=np.bool_)
+    with pytest.raises(RuntimeError, match="nothing was released"):
+        fail(bad, done, team)
+    assert np.flatnonzero(~done).tolist() == [bad]
+    fail(-1, done, team)
+
+
 @pytest.mark.parametrize("team", TEAMS.values(), ids=TEAMS)
 @pytest.mark.parametrize("dim", SIZES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -12,15 +12,18 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+FAILED = "a piece of a loop was not computed, for want of memory perhaps: nothing was released."
+
 _BYTE, _INT = ir.IntType(8).as_pointer(), ir.IntType(32)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def each(context: Any, task: Any, count: Any, arguments: Any, team: Any) -> Any:
-    """Call task(0, *arguments), .., task(count - 1, *arguments), each once; `task` is compiled and raises nothing.
+    """Call task(0, *arguments), .., task(count - 1, *arguments), each once; `task` is compiled.
 
     There are as many shares as threads, one after the other: share t of T begins with piece t count / T. Whoever comes
-    takes the next share that nobody has, so that all are taken, and none twice, however many threads do come.
+    takes the next share that nobody has, so that all are taken, and none twice, however many threads do come. Where a
+    task fails, for want of memory say, the others are done all the same, and the loop raises RuntimeError.
     """
     kinds = (types.intp, *arguments.types)
     compiled = task.dispatcher.get_compile_result(task.get_call_type(context, kinds, {}))
@@ -29,9 +32,9 @@ def each(context: Any, task: Any, count: Any, arguments: Any, team: Any) -> Any:
         target.active_code_library.add_linking_library(compiled.library)
         _, count, values, who = given
         parallel, threads = cgutils.unpack_tuple(builder, who)
-        state = cgutils.pack_struct(builder, [count.type(0), threads, count, values])
-        place = builder.bitcast(cgutils.alloca_once_value(builder, state), _BYTE)
-        loop = _of_a_thread(target, builder.module, state.type)
+        none = count.type(0)
+        state = cgutils.alloca_once_value(builder, cgutils.pack_struct(builder, [none, none, threads, count, values]))
+        place, loop = builder.bitcast(state, _BYTE), _of_a_thread(target, builder.module, state.type)
         start = ir.FunctionType(ir.VoidType(), [loop.type, _BYTE, _INT, _INT]).as_pointer()
         with builder.if_else(cgutils.is_null(builder, parallel)) as (alone, together):
             with alone:
@@ -39,14 +42,17 @@ def each(context: Any, task: Any, count: Any, arguments: Any, team: Any) -> Any:
             with together:
                 wanted = builder.trunc(threads, _INT)
                 builder.call(builder.inttoptr(parallel, start), [loop, place, wanted, _INT(0)])
+        failed = builder.load(cgutils.gep_inbounds(builder, state, 0, 1))
+        with cgutils.if_unlikely(builder, builder.icmp_signed("!=", failed, none)):
+            target.call_conv.return_user_exc(builder, RuntimeError, (FAILED,))
         return target.get_dummy_value()
 
     def _of_a_thread(target: Any, module: Any, kind: Any) -> Any:
         loop = ir.Function(module, ir.FunctionType(ir.VoidType(), [_BYTE]), module.get_unique_name("pieces"))
         loop.linkage = "internal"
         builder = ir.IRBuilder(loop.append_basic_block())
-        place = builder.bitcast(loop.args[0], kind.as_pointer())
-        taken, *common = (cgutils.gep_inbounds(builder, place, 0, field) for field in range(4))
+        state = builder.bitcast(loop.args[0], kind)
+        taken, failed, *common = (cgutils.gep_inbounds(builder, state, 0, field) for field in range(5))
         threads, count, values = map(builder.load, common)
         one, arguments = count.type(1), cgutils.unpack_tuple(builder, values)
         next_share, some, end = (loop.append_basic_block() for _ in range(3))
@@ -57,7 +63,10 @@ def each(context: Any, task: Any, count: Any, arguments: Any, team: Any) -> Any:
         builder.position_at_end(some)
         first, last = (builder.sdiv(builder.mul(number, count), threads) for number in (share, builder.add(share, one)))
         with cgutils.for_range_slice(builder, first, last, one) as (piece, _):
-            target.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, [piece, *arguments])
+            given = [piece, *arguments]
+            status, _ = target.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, given)
+            with cgutils.if_unlikely(builder, status.is_error):
+                builder.store(one, failed)
         builder.branch(next_share)
         builder.position_at_end(end)
         builder.ret_void()
