@@ -16,7 +16,7 @@ from sordino.privacy.team import Team
 
 F = TypeVar("F", bound=Callable[..., object])
 
-PIECE = 1 << 13
+PIECE = 1 << 14
 """Numbers that one thread takes at a time. Neither it nor the number of threads changes a bit of the noise."""
 
 

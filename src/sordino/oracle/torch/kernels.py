@@ -14,7 +14,7 @@ from sordino.oracle.kernels.native import compiled, exact, pointer
 from sordino.privacy.pieces import each
 from sordino.privacy.team import Team
 
-PIECE = 1 << 13
+PIECE = 1 << 14
 """Coordinates that one thread takes at a time."""
 
 ROWS = 32
