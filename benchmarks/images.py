@@ -31,6 +31,10 @@ from sordino.papers.provenance import provenance
 SETS = {
     "MNIST": ("mnist.npz", HOG),
     "CIFAR-10": ("cifar10.npz", partial(Scattering, mirrored=True, smoothed=True)),
+    "CIFAR-10, opponent colours": (
+        "cifar10.npz",
+        partial(Scattering, mirrored=True, smoothed=True, opponent=True, compressed=True),
+    ),
     "MNIST, deskewed": ("mnist.npz", partial(HOG, deskewed=True)),
     "MNIST, scattering": ("mnist.npz", partial(Scattering, deskewed=True)),
     "Fashion-MNIST": ("fashion.npz", HOG),
