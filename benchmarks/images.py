@@ -57,15 +57,17 @@ def measure(path: Any, kind: Any, runs: int, budgets: list[Budget], keep: Callab
     with np.load(path) as file:
         X, y, test, labels = (file[name] for name in ("x_train", "y_train", "x_test", "y_test"))
     y, labels, map = y.ravel(), labels.ravel(), kind(X.shape[1:])
+    # scikit-learn breaks long names into lines
+    name_of_map = " ".join(str(map).split())
     clock = Clock()
     rows, unseen = (map.fit(part).transform(part.astype(np.float32) / 255) for part in (X, test))
     found: dict[str, Any] = {
-        "map": str(map),
+        "map": name_of_map,
         "pictures": len(X),
         "columns": rows.shape[1],
         "map of all pictures": clock.read(),
     }
-    print(path.name, map, found, flush=True)
+    print(path.name, name_of_map, found, flush=True)
     for budget in budgets:
         method, scores, clocks = picture_method(len(X), rows.shape[1], budget), [], []
         for _ in range(runs):
@@ -93,7 +95,7 @@ def measure(path: Any, kind: Any, runs: int, budgets: list[Budget], keep: Callab
             "steps": method.steps,
             "step size": method.step_size,
         }
-        print(path.name, map, name, found[name], flush=True)
+        print(path.name, name_of_map, name, found[name], flush=True)
         keep(found)
 
 
