@@ -197,6 +197,14 @@ def test_opponent_colours_and_square_roots_come_before_groups(opponent, compress
         np.testing.assert_allclose(rows[2, len(rows[2]) // 3 :], 0, atol=2e-3)
 
 
+def test_answers_that_the_low_pass_leaves_below_zero_have_square_roots_of_zero():
+    dot = np.zeros((1, 24, 24), dtype=np.float32)
+    dot[0, 0, 0] = 1
+    assert _scattered(padded := _padded(dot), _bank(*padded.shape[1:]))[:, 1:].min() < -1e-7
+    row = Scattering((24, 24), compressed=True).fit_transform(dot)
+    np.testing.assert_allclose(np.linalg.norm(row), 1, atol=1e-5)
+
+
 def test_scattering_of_constants_and_waves():
     flat = _padded(np.full((1, 28, 28), 0.7, dtype=np.float32))
     channels = _scattered(flat, _bank(*flat.shape[1:]))[0]
