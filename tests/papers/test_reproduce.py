@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sordino.cli.app import app
-from sordino.papers import page, reproduction
+from sordino.papers import page, provenance, reproduction
 from sordino.papers.catalogue import PAPERS, PIECES, Piece, find
 from sordino.papers.experiment import Cell, Value
 from sordino.papers.reproduction import cells_of, check, differences, kept, reproduce
@@ -101,6 +101,15 @@ def test_every_table_and_figure_is_listed_with_a_reason_where_nothing_is_measure
 def test_what_there_is_not_is_a_sentence(asked, told):
     with pytest.raises(ValueError, match=told):
         find(*asked)
+
+
+@pytest.mark.parametrize("out", [["-o", "/home/me/x"], ["--out", "/home/me/x"], ["--out=/home/me/x"]])
+@pytest.mark.parametrize("data", [["--data", "/home/me/sets"], ["--data=/home/me/sets"]])
+def test_a_command_is_kept_without_the_folders_of_this_machine(out, data, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/sordino", "reproduce", "002", *out, *data, "--again"])
+    kept_command = provenance.command()
+    assert "/home" not in kept_command
+    assert kept_command.replace("=", " ") == "sordino reproduce 002 --out OUT --data DATA --again"
 
 
 # how a run goes
