@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import pytest
 from typer.testing import CliRunner
@@ -79,7 +80,9 @@ def test_a_page_of_one_cell_is_a_page(piece, tmp_path):
     known = cells_of(kept(piece))
     alone = list(known)[len(known) // 2]
     needed = piece.experiment.cells(tmp_path, quick=False)[alone].needs
-    text = page.write_page(piece, {name: known[name] for name in (*needed, alone)}, known, tmp_path, quick=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = page.write_page(piece, {name: known[name] for name in (*needed, alone)}, known, tmp_path, quick=False)
     assert "cells have been run. Not yet: " in text.read_text()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.papers.drawing import drawing
+from sordino.papers.drawing import drawing, name_lines
 from sordino.papers.experiment import Known
 from sordino.papers.networks import mean_and_spread
 
@@ -156,4 +156,4 @@ def draw(known: Known, path: Path) -> None:
                 ours = found["epsilon"][z][f"ours, {length} epochs"]
                 panel.set(xlabel="epochs", title=f"noise {z}, epsilon {ours:.2f}")
             line[0].set_ylabel(words)
-            line[0].legend(fontsize=6, frameon=False)
+            name_lines(line, 6)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.papers.drawing import drawing
+from sordino.papers.drawing import drawing, name_lines
 from sordino.papers.experiment import Known
 from sordino.papers.networks import mean_and_spread
 
@@ -177,5 +177,5 @@ def draw(known: Known, path: Path) -> None:
                 averaged = 100 - 100 * np.mean([run["averaged"] for run in runs])
                 panel.plot(runs[0]["steps"][-1], averaged, "o", ms=3, color=line.get_color())
             panel.set(xlabel="iterations", ylabel="test error, %", yscale="log")
-            panel.set_title(f"{SHOWN.get(data, data)}, epsilon {budget}", fontsize=8)
-        panels[0][0].legend(fontsize=7, frameon=False)
+            panel.set_title(f"{SHOWN.get(data, data)},\nepsilon {budget}", fontsize=8)
+        name_lines(panels.flat, 7)

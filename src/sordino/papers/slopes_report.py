@@ -11,7 +11,8 @@ from sordino.papers.experiment import Value
 READING = """
 Where 1/sqrt(n) rules (epsilon = 1) a slope of -1/2 is promised; where the privacy term rules (epsilon = 0.1), towards
 -1; a row that is steeper than its bound over these sizes does better than promised. Constants are another matter: the
-last columns show how far the bounds are above what is measured.
+last columns show how far the bounds are above what is measured, and the dashed lines of the figure are the lower bound
+without its constant, so that rows may lie below them.
 
 The printed noise of objective perturbation is not private under replace-one at such a delta; it is run here for its
 slope. Planned rows have no theorem: a balanced descent of at most 2,000 passes, which an envelope that grows sharper
