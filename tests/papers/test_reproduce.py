@@ -62,6 +62,12 @@ def test_quick_cells_are_some_of_all(piece, tmp_path):
     assert set(quick) <= set(every)
 
 
+@pytest.mark.parametrize("name", ["bank", "adult", "creditcard", "wine", "bike"])
+def test_a_data_set_by_name_is_all_of_its_cells(name, tmp_path):
+    cells = find("000", "table3")[0].experiment.cells(tmp_path, quick=False)
+    assert len(reproduction._asked(cells, [name])) == 11
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", MEASURED, ids=lambda piece: piece.module)
 def test_a_whole_page_is_drawn_from_what_stands_committed(piece, tmp_path):

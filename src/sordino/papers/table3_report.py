@@ -35,9 +35,9 @@ def assembled(known: Known) -> dict[str, dict[str, Any]]:
     """By data set: its facts, and its rows in every mode."""
     found: dict[str, dict[str, Any]] = {}
     for cell, one in known.items():
-        name, *mode = cell.split(", ", 1)
+        name, _, what = cell.partition(", ")
         its = found.setdefault(name, {"rows": []})
-        if not mode:
+        if what == "size":
             its |= one
         elif not cell.endswith(", baseline"):
             beside = known.get(f"{cell}, baseline", {"rows": [{} for _ in one["rows"]]})
