@@ -211,6 +211,15 @@ def test_only_some_cells_with_what_they_need(made, tmp_path):
         reproduce(PIECE, None, tmp_path, only=["iris"])
 
 
+def test_a_cell_that_an_earlier_program_called_otherwise_is_on_no_page(made, tmp_path):
+    reproduce(PIECE, None, tmp_path, tell=lambda line: None)
+    file = json.loads((tmp_path / "made.json").read_text())
+    file["cells"]["of old"] = file["cells"]["adult, one"]
+    (tmp_path / "made.json").write_text(json.dumps(file, indent=1))
+    assert "of old" not in reproduce(PIECE, None, tmp_path, tell=lambda line: None).read_text()
+    assert "of old" in (tmp_path / "made.json").read_text()
+
+
 def test_new_values_stand_beside_the_committed_ones(made, tmp_path):
     reproduce(PIECE, None, reproduction.COMMITTED, tell=lambda line: None)
     made.one = 1.9
