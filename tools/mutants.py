@@ -614,6 +614,20 @@ ROWS: list[Row] = [
         "tests/privacy/test_objective.py",
     ),
     (
+        "objective: a minimiser on the sphere is released uncertified",
+        "methods/solvers.py",
+        "if norm_within(on_sphere, gradient(on_sphere), radius) <= tolerance:",
+        "if True:",
+        "tests/methods/test_objective_perturbation.py -k sphere",
+    ),
+    (
+        "objective: what pulls inwards on the sphere counts for nothing",
+        "methods/solvers.py",
+        "nu = max(0.0, -float(g @ w) / radius**2)",
+        "nu = -float(g @ w) / radius**2",
+        "tests/methods/test_objective_perturbation.py -k inwards",
+    ),
+    (
         "calibrate: 1 % less noise than found",
         "privacy/calibrate.py",
         "safe <= unsafe * (1 + 1e-3 * _SLACK):\n            return safe",

@@ -12,7 +12,7 @@ from sordino.certificate import verify
 from sordino.domains import Ball, Everywhere
 from sordino.losses import Hinge, Huber, Logistic, Softmax, Squared
 from sordino.methods import ObjectivePerturbation, solvers
-from sordino.methods.solvers import NotCertified, newton, newton_within
+from sordino.methods.solvers import NotCertified, newton, newton_within, norm_within
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
@@ -141,6 +141,15 @@ def test_the_minimiser_on_a_sphere_is_certified(d, radius):
         nu = -gradient(w) @ w / radius**2 if on_sphere else 0.0
         assert nu >= 0
         assert np.linalg.norm(gradient(w) + nu * w) <= 1e-10
+
+
+def test_a_gradient_that_points_inwards_keeps_a_point_on_the_sphere_from_being_certified():
+    """What falls towards the middle is no minimiser, however exactly its gradient points there."""
+    w = np.array([0.0, 2.0])
+    assert norm_within(w, -3 * w, 2.0) == 0.0
+    assert norm_within(w, 3 * w, 2.0) == 6.0
+    assert norm_within(w, np.array([1.0, -6.0]), 2.0) == pytest.approx(1.0)
+    assert norm_within(w / 2, -3 * w, 2.0) == 6.0
 
 
 def on_a_disc(X, y, sigma, Lambda, radius, angles, nodes):
