@@ -1132,6 +1132,27 @@ ROWS: list[Row] = [
         "tests/estimators/test_before.py",
     ),
     (
+        "ensembles: one that draws records twice may train on them",
+        "estimators/before.py",
+        "return not weighed or (",
+        "return (",
+        "tests/estimators/test_before.py",
+    ),
+    (
+        "ensembles: errors of all records weigh every one of them",
+        "estimators/before.py",
+        '(RANSACRegressor, *_ensembles("AdaBoostClassifier", "AdaBoostRegressor"))',
+        "RANSACRegressor",
+        "tests/estimators/test_before.py",
+    ),
+    (
+        "ensembles: given classes are numbered by those that occur",
+        "estimators/before.py",
+        '_ensembles("BaggingClassifier", "StackingClassifier", "VotingClassifier")',
+        '_ensembles("BaggingClassifier", "StackingClassifier")',
+        "tests/estimators/test_before.py",
+    ),
+    (
         "pipelines: nobody expects sparse rows of a function",
         "estimators/before.py",
         "(FeatureHasher, FrozenEstimator, FunctionTransformer, HashingVectorizer, SchemaEncoder)",
