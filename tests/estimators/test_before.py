@@ -22,7 +22,7 @@ from sklearn.ensemble import (
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -33,6 +33,7 @@ from sklearn.preprocessing import (
     PolynomialFeatures,
     StandardScaler,
 )
+from sklearn.semi_supervised import SelfTrainingClassifier
 
 from sordino import NoisyGradientDescent, PrivateHuberRegressor, PrivateLogisticRegression, verify
 from sordino.estimators.networks import PrivateMLPClassifier
@@ -116,6 +117,9 @@ FITTED = {
     "weighed by errors of all": lambda: AdaBoostClassifier(logistic(weight_bound=1.0), n_estimators=2),
     "drawn by errors of all": lambda: AdaBoostRegressor(huber(), n_estimators=2),
     "chosen by a median of all": lambda: RANSACRegressor(huber(), min_samples=50),
+    "chosen by their classes": lambda: OneVsOneClassifier(logistic()),
+    "recoded by the classes that occur": lambda: OutputCodeClassifier(logistic(classes=[-1, 1])),
+    "chosen by their rank": lambda: SelfTrainingClassifier(logistic(), criterion="k_best"),
     "drawn more than once": lambda: BaggingClassifier(PrivateMLPClassifier(row_norm=2.0, epochs=1), n_estimators=1),
     "drawn more than once for a pipeline": lambda: BaggingClassifier(
         make_pipeline(Normalizer(), logistic(classes=None)), n_estimators=1

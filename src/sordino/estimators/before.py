@@ -23,7 +23,6 @@ from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import AdditiveChi2Sampler
-from sklearn.linear_model import RANSACRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures
 from sklearn.utils.validation import has_fit_parameter
@@ -51,6 +50,17 @@ zeros of all records, to decide whether their rows are sparse: how they are prep
 
 TRUSTED = (FrozenEstimator, FunctionTransformer)
 """On the user's word: fitted before, to public data; a function of each row by itself. The certificate names them."""
+
+_ENSEMBLES = "sklearn.ensemble"
+
+GO_BY_ALL = {
+    _ENSEMBLES: ("AdaBoostClassifier", "AdaBoostRegressor"),
+    "sklearn.linear_model": ("RANSACRegressor",),
+    "sklearn.multiclass": ("OneVsOneClassifier", "OutputCodeClassifier"),
+    "sklearn.semi_supervised": ("SelfTrainingClassifier",),
+}
+"""Models made of models that weigh, repeat or choose records by errors, medians or ranks among all, or choose or recode
+them by which classes occur. By their modules, which are not imported for it."""
 
 
 class KnowsItsPipeline:
@@ -123,21 +133,21 @@ def _being_fitted(frame: Any, estimator: KnowsItsPipeline) -> Iterator[tuple[Any
 
 def _goes_by_all(owner: Any, estimator: KnowsItsPipeline) -> bool:
     """Whether a model made of models gives those inside other records, or other targets, than each record's own."""
-    if isinstance(owner, (RANSACRegressor, *_ensembles("AdaBoostClassifier", "AdaBoostRegressor"))):
+    if any(isinstance(owner, _models(module, *names)) for module, names in GO_BY_ALL.items()):
         return True
-    if isinstance(owner, _ensembles("BaggingClassifier", "BaggingRegressor")) and owner.bootstrap:
+    if isinstance(owner, _models(_ENSEMBLES, "BaggingClassifier", "BaggingRegressor")) and owner.bootstrap:
         # a record that is drawn twice weighs twice as much, or else stands there twice and would be protected as two
         weighed = has_fit_parameter(getattr(owner, "estimator_", estimator), "sample_weight")
     else:
         weighed = True
     # of a class they give its number among those that occur
-    numbered = isinstance(owner, _ensembles("BaggingClassifier", "StackingClassifier", "VotingClassifier"))
+    numbered = isinstance(owner, _models(_ENSEMBLES, "BaggingClassifier", "StackingClassifier", "VotingClassifier"))
     return not weighed or (numbered and getattr(estimator, "classes", None) is not None)
 
 
-def _ensembles(*names: str) -> tuple[type, ...]:
+def _models(module: str, *names: str) -> tuple[type, ...]:
     """Nothing where nobody has imported them, which takes a while: then none is being fitted."""
-    there = sys.modules.get("sklearn.ensemble")
+    there = sys.modules.get(module)
     return () if there is None else tuple(getattr(there, name) for name in names)
 
 
