@@ -55,12 +55,13 @@ _ENSEMBLES = "sklearn.ensemble"
 
 GO_BY_ALL = {
     _ENSEMBLES: ("AdaBoostClassifier", "AdaBoostRegressor"),
+    "sklearn.impute": ("IterativeImputer",),
     "sklearn.linear_model": ("RANSACRegressor",),
     "sklearn.multiclass": ("OneVsOneClassifier", "OutputCodeClassifier"),
     "sklearn.semi_supervised": ("SelfTrainingClassifier",),
 }
-"""Models made of models that weigh, repeat or choose records by errors, medians or ranks among all, or choose or recode
-them by which classes occur. By their modules, which are not imported for it."""
+"""Models made of models that weigh, repeat, choose or fill records by errors, medians, ranks or means of all, or choose
+or recode them by which classes occur. By their modules, which are not imported for it."""
 
 
 class KnowsItsPipeline:
@@ -147,8 +148,8 @@ def _goes_by_all(owner: Any, estimator: KnowsItsPipeline) -> bool:
 
 def _models(module: str, *names: str) -> tuple[type, ...]:
     """Nothing where nobody has imported them, which takes a while: then none is being fitted."""
-    there = sys.modules.get(module)
-    return () if there is None else tuple(getattr(there, name) for name in names)
+    there = vars(sys.modules[module]) if module in sys.modules else {}
+    return tuple(there[name] for name in names if name in there)
 
 
 def _not_row_wise(step: Any, sparse: bool) -> Iterator[type]:
