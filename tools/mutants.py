@@ -551,6 +551,13 @@ ROWS: list[Row] = [
         "tests/methods/test_phased_sgd.py",
     ),
     (
+        "phases: weights from further away than rounding is reckoned for",
+        "methods/phased_sgd.py",
+        "            w = Ball(phase.begins).project(w)",
+        "            w = Ball(1e300).project(w)",
+        "tests/methods/test_phased_sgd.py",
+    ),
+    (
         "phases: steps that take points apart",
         "methods/phased_sgd.py",
         "if not eta <= 2 / beta:",
