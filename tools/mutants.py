@@ -551,6 +551,13 @@ ROWS: list[Row] = [
         "tests/methods/test_phased_sgd.py",
     ),
     (
+        "phases: weights from further away than rounding is reckoned for",
+        "methods/phased_sgd.py",
+        "            w = Ball(phase.begins).project(w)",
+        "            w = Ball(1e300).project(w)",
+        "tests/methods/test_phased_sgd.py",
+    ),
+    (
         "phases: steps that take points apart",
         "methods/phased_sgd.py",
         "if not eta <= 2 / beta:",
@@ -1143,6 +1150,27 @@ ROWS: list[Row] = [
         "estimators/before.py",
         "return columns.dtype_include is not None or columns.dtype_exclude is not None",
         "return columns.dtype_include is not None",
+        "tests/estimators/test_before.py",
+    ),
+    (
+        "ensembles: one that draws records twice may train on them",
+        "estimators/before.py",
+        "return not weighed or (",
+        "return (",
+        "tests/estimators/test_before.py",
+    ),
+    (
+        "ensembles: errors of all records weigh every one of them",
+        "estimators/before.py",
+        '("AdaBoostClassifier", "AdaBoostRegressor"),',
+        '("AdaBoostRegressor",),',
+        "tests/estimators/test_before.py",
+    ),
+    (
+        "ensembles: given classes are numbered by those that occur",
+        "estimators/before.py",
+        '"BaggingClassifier", "StackingClassifier", "VotingClassifier")',
+        '"BaggingClassifier", "StackingClassifier")',
         "tests/estimators/test_before.py",
     ),
     (

@@ -11,10 +11,20 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
-from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    StackingClassifier,
+    VotingClassifier,
+)
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import IterativeImputer
+from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -25,11 +35,13 @@ from sklearn.preprocessing import (
     PolynomialFeatures,
     StandardScaler,
 )
+from sklearn.semi_supervised import SelfTrainingClassifier
 
 from sordino import NoisyGradientDescent, PrivateHuberRegressor, PrivateLogisticRegression, verify
 from sordino.estimators.networks import PrivateMLPClassifier
 from sordino.estimators.search import PrivateSearch
 from sordino.features import HOG
+from sordino.privacy.randomness import SEEDED
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
 
@@ -41,6 +53,10 @@ FEW = NoisyGradientDescent(steps=2)
 
 def logistic(**settings):
     return PrivateLogisticRegression(**{"row_norm": 2.0, "classes": [0, 1], "method": FEW, **settings})
+
+
+def huber(**settings):
+    return PrivateHuberRegressor(**{"row_norm": 2.0, "target_bound": 1.0, "method": FEW, **settings})
 
 
 def scaled(last=None):
@@ -100,18 +116,44 @@ FITTED = {
     "bagged after": lambda: scaled(BaggingClassifier(logistic(), n_estimators=1)),
     "stacked": lambda: StackingClassifier([("a", logistic())], final_estimator=logistic(), cv=2),
     "a network": lambda: scaled(PrivateMLPClassifier(row_norm=2.0, classes=[0, 1], epochs=1)),
+    "weighed by errors of all": lambda: AdaBoostClassifier(logistic(weight_bound=1.0), n_estimators=2),
+    "drawn by errors of all": lambda: AdaBoostRegressor(huber(), n_estimators=2),
+    "chosen by a median of all": lambda: RANSACRegressor(huber(), min_samples=50),
+    "chosen by their classes": lambda: OneVsOneClassifier(logistic()),
+    "recoded by the classes that occur": lambda: OutputCodeClassifier(logistic(classes=[-1, 1])),
+    "filled with means of all": lambda: IterativeImputer(huber(), max_iter=1),
+    "chosen by their rank": lambda: SelfTrainingClassifier(logistic(), criterion="k_best"),
+    "drawn more than once": lambda: BaggingClassifier(PrivateMLPClassifier(row_norm=2.0, epochs=1), n_estimators=1),
+    "drawn more than once for a pipeline": lambda: BaggingClassifier(
+        make_pipeline(Normalizer(), logistic(classes=None)), n_estimators=1
+    ),
+    "weighed classes by their numbers": lambda: BaggingClassifier(logistic(weight_bound=2.0), n_estimators=1),
+    "classes by their numbers": lambda: VotingClassifier([("a", logistic())]),
+    "classes by their numbers below": lambda: StackingClassifier([("a", logistic())], cv=2),
     "a target": lambda: TransformedTargetRegressor(
         PrivateHuberRegressor(row_norm=2.0, target_bound=1.0), transformer=StandardScaler()
     ),
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*unlabeled samples")
 @pytest.mark.parametrize("name", FITTED)
 def test_a_fitted_step_is_refused(name):
-    if name == "a network":
+    if name in ("a network", "drawn more than once"):
         pytest.importorskip("torch")
+    given = np.where(np.eye(*X.shape) > 0, np.nan, X) if name == "filled with means of all" else X
     with pytest.raises(ValueError, match=r"fitted to the records: .* FrozenEstimator"):
-        FITTED[name]().fit(X, Y)
+        FITTED[name]().fit(given, Y)
+
+
+def test_ensembles_that_leave_every_record_alone():
+    """Weights that count how often a record was drawn, and numbers of classes where those that occur are public."""
+    voted = VotingClassifier([("a", logistic(classes=None))]).fit(X, Y).estimators_[0]
+    assert all(finding.holds for finding in verify(voted.certificate_))
+    # scikit-learn gives these a seed, which their certificates say
+    drawn = BaggingRegressor(huber(weight_bound=2.0), n_estimators=1).fit(X, X[:, 0]).estimators_[0]
+    once = BaggingRegressor(make_pipeline(huber()), n_estimators=1, bootstrap=False).fit(X, X[:, 0]).estimators_[0][-1]
+    assert drawn.certificate_.randomness == once.certificate_.randomness == SEEDED
 
 
 def test_cross_validation_is_refused_too():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sordino import PrivateLogisticRegression
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
 from sordino.losses import Hinge, Huber, Logistic
@@ -106,6 +107,21 @@ def test_the_noise_of_every_phase():
         smallest = min(len(batch) for batch in np.array_split(np.arange(phase.first, phase.last), phase.steps))
         assert phase.noise.sensitivity == pytest.approx(2 * 1.0 * phase.step_size / smallest, rel=1e-9)
         before = after
+
+
+def test_a_start_from_further_away_than_rounding_is_reckoned_for_is_drawn_back():
+    """As the frequency of a rare class is, which is paid for by then: it was refused."""
+    plan = PhasedSGD(5, 0.7).plan(PROBLEM, BUDGET)
+    longest = plan.phases[0].begins
+    far, near = np.array([[9e3, 0.0, 0.0]]), np.array([[longest, 0.0, 0.0]])
+    assert far.shape == (1, D)
+    np.testing.assert_array_equal(*(run(PhasedSGD(), plan, start=start) for start in (far, near)))
+    inside = near / 2
+    assert not np.array_equal(*(run(PhasedSGD(), plan, start=start) for start in (inside, near)))
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) == 7
+    given = {"epsilon": 3.0, "row_norm": 3.0, "classes": [False, True], "random_state": 0}
+    model = PrivateLogisticRegression(method=PhasedSGD(), prepare=["starting score"], **given)
+    assert np.isfinite(model.fit(X, y).coef_).all()
 
 
 def test_it_learns_and_is_certified():

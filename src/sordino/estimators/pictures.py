@@ -202,10 +202,16 @@ def map_of(names: Sequence[str]) -> PictureMap | None:
         return None
     settings = re.findall(r"([a-z]+)=(\([0-9, ]+\)|[0-9]+|True|False)", found[2])
     given = {name: _read(value) for name, value in settings}
-    made = MAPS[found[1]](**given)
+    try:
+        made = MAPS[found[1]](**given)
+        columns = made.columns()
+    except (TypeError, ValueError):
+        # a feature may have any name, and a stranger's file any features
+        return None
+    if columns != len(names):
+        return None
     # a file that is older than a setting does not name it, and means what it is when it is not given
-    expected = _named(type(made), given, len(made.get_feature_names_out()))
-    return made if list(expected) == list(names) else None
+    return made if list(_named(type(made), given, columns)) == list(names) else None
 
 
 def _named(kind: type[PictureMap], settings: Mapping[str, Any], columns: int) -> NDArray[np.object_]:

@@ -31,6 +31,7 @@ import numpy as np
 
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
+from sordino.domains import Ball
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import expected_radius, gaussian_allowance
 from sordino.methods.settings import check_settings, require_delta, require_linear
@@ -61,7 +62,7 @@ class Phase:
     step_size: float
     noise: GaussianNoise
     begins: float
-    """At most so far from zero, by which rounding is reckoned."""
+    """At most so far from zero, by which rounding is reckoned: weights from further away are drawn back to there."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +136,8 @@ class PhasedSGD:
         n, w = problem.records, problem.start() if start is None else start
         taken = steps(sum(phase.steps for phase in plan.phases))
         for phase in plan.phases:
-            # w was released, in thought, so that this tells nothing new
-            if not float(np.linalg.norm(w, axis=-1).max()) <= phase.begins:
-                raise ValueError(
-                    "the weights are further from zero than steps and noise were planned to take them: begin nearer to "
-                    "zero, or with longer steps."
-                )
+            # w was released, in thought, so that this costs nothing
+            w = Ball(phase.begins).project(w)
             places = np.arange(phase.first, phase.last, dtype=np.intp)
             for batch in np.array_split(places, phase.steps):
                 next(taken)
