@@ -267,7 +267,7 @@ def _issued(estimator: Any, schema: Schema | None) -> Certificate:
     """The estimator's certificate, about the model with its schema."""
     if not hasattr(estimator, "certificate_"):
         raise ValueError(
-            f"a {type(estimator).__name__} without a certificate cannot be saved, nor reported on: fit one "
+            f"a {type(estimator).__name__} without a certificate cannot be saved, reported on or evaluated: fit one "
             "of Sordino's estimators first, and give that estimator itself rather than a pipeline around it."
         )
     certificate: Certificate = estimator.certificate_
