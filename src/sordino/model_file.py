@@ -270,6 +270,11 @@ def _issued(estimator: Any, schema: Schema | None) -> Certificate:
             f"a {type(estimator).__name__} without a certificate cannot be saved, reported on or evaluated: fit one "
             "of Sordino's estimators first, and give that estimator itself rather than a pipeline around it."
         )
+    if hasattr(estimator, "best_estimator_"):
+        raise ValueError(
+            f"a {type(estimator).__name__} is saved, reported on and evaluated as the model that it found: give its "
+            "best_estimator_, whose certificate covers the whole search."
+        )
     certificate: Certificate = estimator.certificate_
     # weights that were changed since leave it about those that were released
     if schema is None or not certificate.is_about(released_weights(estimator)):
