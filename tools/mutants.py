@@ -1148,7 +1148,7 @@ ROWS: list[Row] = [
     (
         "ensembles: one that draws records twice may train on them",
         "estimators/before.py",
-        "return not weighed or (",
+        "return repeated or (",
         "return (",
         "tests/estimators/test_before.py",
     ),
