@@ -20,6 +20,8 @@ from sordino import (
     PrivateQuantileRegressor,
     PrivateSearch,
     ProximalSmoothing,
+    load_model,
+    save_model,
     verify,
     wire,
 )
@@ -70,6 +72,13 @@ def test_one_certificate_covers_the_search(fitted):
     assert [finding.sentence for finding in findings if not finding.holds] == [findings[-1].sentence]
     assert "seeded" in findings[-1].sentence
     assert any("rdp of selections accountant confirms" in finding.sentence for finding in findings)
+
+
+def test_what_is_saved_is_the_model_that_was_found(fitted, binary, tmp_path):
+    with pytest.raises(ValueError, match=r"a PrivateSearch is saved, .* as the model that it found: give its best_est"):
+        save_model(fitted, tmp_path / "m.sordino")
+    assert save_model(fitted.best_estimator_, tmp_path / "m.sordino") == fitted.certificate_
+    assert np.array_equal(load_model(tmp_path / "m.sordino").predict(binary[0]), fitted.predict(binary[0]))
 
 
 def test_a_certificate_for_fewer_runs_than_were_made_does_not_verify(fitted):

@@ -239,6 +239,24 @@ def test_a_sketch_has_names_and_types_and_no_cell() -> None:
     with pytest.raises(ValueError, match="a number is needed, known without"):
         Schema.from_toml(sketch)
     assert '[target]\ncolumn = "price"\nlow = "?"' in Schema.sketch(frame, target="price")
+    with pytest.raises(ValueError, match="none of the columns that are needed: 'incomes'"):
+        Schema.sketch(frame, target="incomes")
+
+
+def test_two_columns_of_one_name_are_told_without_the_name() -> None:
+    """It may stand in the table alone, whose header may be a record."""
+    frame = people().rename(columns={"not used": "4711"})
+    twice = pd.concat([frame, frame[["4711"]]], axis=1)
+    with pytest.raises(ValueError, match="two columns of the table have the same name") as refused:
+        PrivateLogisticRegression(schema=CLASSES).fit(twice)
+    assert "4711" not in str(refused.value)
+
+
+def test_a_file_is_not_given_by_its_name() -> None:
+    with pytest.raises(TypeError, match=r"the data is a str: .* is sordino.files.EncodedTable\(path, schema\)"):
+        PrivateLogisticRegression(schema=CLASSES).fit("people.csv")
+    with pytest.raises(TypeError, match=r"schema is a str: give a sordino\.Schema"):
+        EncodedTable("people.csv", "schema.toml")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sordino.oracle.files.source import Source
+
 
 def require_numbers(name: str, values: Any) -> None:
     """Raise a sentence unless these are finite numbers, of X one row per record. No sentence quotes a cell."""
     require_unmasked(name, values)
     if values is None and name == "X":
         raise ValueError("X is None: give numbers, one row per record.")
+    if isinstance(values, Source):
+        raise TypeError(
+            f"{name} holds records in files ({type(values).__name__}), which are fitted and evaluated as such and "
+            "predicted as rows in memory: give those of a file, or of a piece of it."
+        )
     kinds = [values.dtype] if hasattr(values, "dtype") else list(getattr(values, "dtypes", ()))
     if any(_kind(kind) in "mM" for kind in kinds):
         raise ValueError(

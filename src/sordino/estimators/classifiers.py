@@ -318,5 +318,5 @@ def _require_known(strange: int, classes: NDArray[Any]) -> None:
     if strange:
         raise ValueError(
             f"at least one label is not among the {len(classes)} given classes: add the missing classes, or drop such "
-            "records by a rule that does not look at the others."
+            "records by a rule that does not look at the others. The number 1 and the text '1' are different labels."
         )
