@@ -57,11 +57,12 @@ GO_BY_ALL = {
     _ENSEMBLES: ("AdaBoostClassifier", "AdaBoostRegressor"),
     "sklearn.impute": ("IterativeImputer",),
     "sklearn.linear_model": ("RANSACRegressor",),
-    "sklearn.multiclass": ("OneVsOneClassifier", "OutputCodeClassifier"),
+    "sklearn.multiclass": ("OneVsOneClassifier", "OneVsRestClassifier", "OutputCodeClassifier"),
     "sklearn.semi_supervised": ("SelfTrainingClassifier",),
 }
 """Models made of models that weigh, repeat, choose or fill records by errors, medians, ranks or means of all, or choose
-or recode them by which classes occur. By their modules, which are not imported for it."""
+or recode them by which classes occur, with a model for every such class. By their modules, which are not imported for
+it."""
 
 
 class KnowsItsPipeline:
