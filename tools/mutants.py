@@ -558,6 +558,13 @@ ROWS: list[Row] = [
         "tests/methods/test_phased_sgd.py",
     ),
     (
+        "phases: noise that does not fit beside weights is refused in view of them",
+        "methods/phased_sgd.py",
+        "if all(map(fits, plan.phases)):",
+        "if True:",
+        "tests/methods/test_phased_sgd.py",
+    ),
+    (
         "phases: steps that take points apart",
         "methods/phased_sgd.py",
         "if not eta <= 2 / beta:",
@@ -1190,7 +1197,7 @@ ROWS: list[Row] = [
     (
         "ensembles: one that draws records twice may train on them",
         "estimators/before.py",
-        "return not weighed or (",
+        "return repeated or (",
         "return (",
         "tests/estimators/test_before.py",
     ),
