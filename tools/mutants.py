@@ -719,6 +719,13 @@ ROWS: list[Row] = [
         "tests/privacy/test_stepwise.py",
     ),
     (
+        "ledger: a clock that was set back gives a year again",
+        "ledger/ledger.py",
+        "return max(before, transaction.now()",
+        "return max('', transaction.now()",
+        "tests/ledger/test_office.py -k set_back",
+    ),
+    (
         "ledger: 2 % overdraft",
         "ledger/book.py",
         "if needed > cap.epsilon:",
