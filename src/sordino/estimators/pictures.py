@@ -32,6 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from sordino import wire
 from sordino.arrays import Array
 from sordino.budget import Budget
+from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_unmasked
 from sordino.estimators.classifiers import PrivateLogisticRegression
 from sordino.estimators.linear import stated
@@ -59,7 +60,7 @@ CENTRE_SHARE, NORM_SHARE, LARGEST_ERROR = 0.02, 0.01, 0.3
 MAPS: dict[str, type[PictureMap]] = {"HOG": HOG, "Scattering": Scattering}
 
 
-class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateImageClassifier(ShowsItsPromise, KnowsItsPipeline, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Pictures to classes, by public features and a linear model that is (epsilon, delta)-differentially private.
 
     Every picture becomes a row of norm 1 at most, by itself, so that the map costs nothing. The rows' linear model is
@@ -130,7 +131,8 @@ class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  
             records=self.records,
             l2=self.l2,
             random_state=self.random_state,
-        ).fit(rows, y)
+        )
+        model._as_part_of(self).fit(rows, y)
         self.coef_, self.intercept_, self.classes_ = model.coef_, model.intercept_, model.classes_
         self.chosen_, self.row_bound_ = model.chosen_, model.row_bound_
         # the map is a part of what is released: its name is in those of the features
