@@ -25,7 +25,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -34,6 +33,7 @@ from sordino.arrays import Array
 from sordino.budget import Budget
 from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_unmasked
+from sordino.estimators.class_scores import class_probabilities, most_likely
 from sordino.estimators.classifiers import PrivateLogisticRegression
 from sordino.estimators.linear import stated
 from sordino.estimators.notebook import ShowsItsPromise
@@ -147,17 +147,10 @@ class PrivateImageClassifier(ShowsItsPromise, KnowsItsPipeline, ClassifierMixin,
         return scores.ravel() if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        scores = self.decision_function(X)
-        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[chosen]
-        return labels
+        return most_likely(self.decision_function(X), self.classes_)
 
     def predict_proba(self, X: Any) -> Array:
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        probabilities: Array = softmax(scores, axis=1)
-        return probabilities
+        return class_probabilities(self.decision_function(X))
 
     def _map(self, sides: tuple[int, ...]) -> PictureMap:
         if isinstance(self.features, PictureMap):
