@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from sordino import wire
 from sordino.arrays import Array
 from sordino.estimators.before import KnowsItsPipeline
-from sordino.estimators.cells import require_fitted_names, require_numbers, require_unmasked
+from sordino.estimators.cells import require_fitted_names, require_labels, require_numbers
 from sordino.estimators.class_scores import class_probabilities, most_likely
 from sordino.estimators.intervals import HasIntervals
 from sordino.estimators.linear import Settings, fit_linear
@@ -166,7 +166,7 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
             self.n_features_in_ = X.shape[1]
             return source, None, classes, known
         require_numbers("X", X)
-        require_unmasked("y", y)
+        require_labels(y)
         kinds = [np.float64, np.float32]
         features, y = validate_data(self, X, y, accept_sparse="csr", dtype=kinds, order="C", ensure_all_finite=False)
         labels = column_or_1d(y, warn=True)

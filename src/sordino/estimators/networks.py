@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from sordino.arrays import Array
 from sordino.certificate import Certificate
 from sordino.estimators.before import KnowsItsPipeline
-from sordino.estimators.cells import require_fitted_names, require_numbers, require_unmasked
+from sordino.estimators.cells import require_fitted_names, require_labels, require_numbers
 from sordino.estimators.class_scores import class_probabilities, most_likely
 from sordino.estimators.classifiers import classes_of, codes_of
 from sordino.estimators.linear import row_bound
@@ -205,7 +205,7 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
             X, codes = self._table(X, y, places)
         else:
             require_numbers("X", X)
-            require_unmasked("y", y)
+            require_labels(y)
             X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite=False)
             labels = column_or_1d(y, warn=True)
             classes, known = classes_of(self.classes, labels)
