@@ -1223,6 +1223,13 @@ ROWS: list[Row] = [
         "tests/estimators/test_before.py",
     ),
     (
+        "pipelines: what pictures are trained by does not know what is before them",
+        "estimators/pictures.py",
+        "model._as_part_of(self).fit(rows, y)",
+        "model.fit(rows, y)",
+        "tests/estimators/test_before.py",
+    ),
+    (
         "pipelines: nobody expects sparse rows of a function",
         "estimators/before.py",
         "(FeatureHasher, FrozenEstimator, FunctionTransformer, HashingVectorizer, SchemaEncoder)",

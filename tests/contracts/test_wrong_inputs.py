@@ -237,6 +237,21 @@ def test_a_class_of_methods_is_not_its_settings(kind):
         planned(DPSGD, Problem(10, 2, Logistic()), Budget(1.0, 1e-6))
 
 
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("dtype", ["string", "Int64", "category"])
+def test_a_label_that_is_missing_among_pandas_own(kind, dtype):
+    named = pd.Series(LABELS, dtype="Int64").where(np.arange(len(LABELS)) > 0)
+    with pytest.raises(ValueError, match="y contains NaN or another missing label"):
+        classifier(kind, y=named.astype(dtype), classes=["0", "1"] if dtype == "string" else [0, 1])
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_two_columns_of_one_name(kind):
+    with pytest.raises(ValueError, match="two columns of X have the same name") as refused:
+        classifier(kind, X=pd.DataFrame(X, columns=["4711", "4711"]))
+    assert "4711" not in str(refused.value)
+
+
 def test_a_label_of_another_kind_is_told_what_a_kind_is():
     with pytest.raises(ValueError, match="The number 1 and the text '1' are different labels"):
         classifier("logistic", classes=["0", "1"])

@@ -38,7 +38,13 @@ from sklearn.preprocessing import (
 )
 from sklearn.semi_supervised import SelfTrainingClassifier
 
-from sordino import NoisyGradientDescent, PrivateHuberRegressor, PrivateLogisticRegression, verify
+from sordino import (
+    NoisyGradientDescent,
+    PrivateHuberRegressor,
+    PrivateImageClassifier,
+    PrivateLogisticRegression,
+    verify,
+)
 from sordino.estimators.networks import PrivateMLPClassifier
 from sordino.estimators.search import PrivateSearch
 from sordino.features import HOG
@@ -54,6 +60,11 @@ FEW = NoisyGradientDescent(steps=2)
 
 def logistic(**settings):
     return PrivateLogisticRegression(**{"row_norm": 2.0, "classes": [0, 1], "method": FEW, **settings})
+
+
+def pictures():
+    """Of one row and three columns."""
+    return PrivateImageClassifier(features=HOG((1, 3), cells=(1,)), classes=None, method=FEW)
 
 
 def huber(**settings):
@@ -172,8 +183,10 @@ def test_cross_validation_is_refused_too():
         lambda: VotingClassifier([("a", logistic()), ("b", logistic())], n_jobs=2),
         # copies are made by the workers here
         lambda: MultiOutputClassifier(logistic(), n_jobs=2),
+        # the estimator that trains is made by the workers
+        lambda: VotingClassifier([("a", pictures()), ("b", pictures())], n_jobs=2),
     ],
-    ids=["search", "vote", "several targets"],
+    ids=["search", "vote", "several targets", "vote on pictures"],
 )
 def test_what_a_pipeline_hands_to_workers_is_refused_there(backend, meta):
     with parallel_backend(backend), pytest.raises(ValueError, match="fitted to the records"):
@@ -277,3 +290,14 @@ def test_nothing_sticks_to_an_estimator_that_left_its_pipeline():
     assert GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, Y).best_score_ >= 0
     again = pickle.loads(pickle.dumps(inner))
     assert again.coef_.tolist() == inner.coef_.tolist()
+
+
+def test_a_copy_keeps_what_was_found_for_what_it_is_made_of():
+    """Here as in a worker: the linear model of pictures is made where nothing is before it."""
+    inner = pictures()
+    inner._found = (StandardScaler,)
+    for copy in (clone(inner), pickle.loads(pickle.dumps(inner))):
+        with pytest.raises(ValueError, match="StandardScaler comes before PrivateLogisticRegression"):
+            copy.fit(abs(X), Y)
+    inner._found = (FunctionTransformer,)
+    assert any("FunctionTransformer" in said for said in clone(inner).fit(abs(X), Y).certificate_.assumed)

@@ -208,8 +208,8 @@ def test_they_are_a_parameter_like_any_other():
         clone(model).set_params(prepare=["centre"]).fit(X, LABELS)
     with pytest.raises(ValueError, match="needs a smooth objective"):
         PrivateLinearSVC(row_norm=NORM, classes=[0, 1], intervals=True).fit(X, LABELS)
-    for level in (0.0, 1.0, 95):
-        with pytest.raises(ValueError, match="level is "):
+    for level in (0.0, 1.0, 95, "a"):
+        with pytest.raises((TypeError, ValueError), match="level is "):
             model.fit(X, LABELS).confidence_intervals(level)
 
 

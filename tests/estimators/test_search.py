@@ -137,6 +137,11 @@ def test_a_loss_with_a_kink_is_smoothed(kind):
     assert np.corrcoef(search.predict(X), scores)[0, 1] > 0.7
 
 
+def test_what_is_no_number_of_runs_is_not_the_default(binary):
+    with pytest.raises(ValueError, match=r"mean_runs is 0\.0: it must lie between 1 and"):
+        PrivateSearch(classifier(), {"l2": [0.0, 0.1]}, mean_runs=0).fit(*binary)
+
+
 def test_the_form_of_scikit_learn():
     search = PrivateSearch(classifier(), {"l2": [0.0]}, held_out=0.2)
     again = clone(search)
@@ -152,6 +157,7 @@ def test_the_form_of_scikit_learn():
     ("estimator", "grid", "error", "sentence"),
     [
         (LogisticRegression(), {"l2": [0.0]}, TypeError, "a search needs a private one"),
+        (3, {"l2": [0.0]}, TypeError, "estimator is a int: a search needs a private one"),
         (classifier(), {"steps": [1, 2]}, ValueError, "param_grid names 'steps'"),
         (classifier(), {"epsilon": [1, 2], "l2": [0.0]}, ValueError, "param_grid names 'epsilon'"),
         (classifier(), {}, ValueError, "param_grid names nothing"),

@@ -295,3 +295,17 @@ def test_what_does_not_go_together_is_a_sentence(model: Any, data: str, error: A
 def test_the_schema_is_at_the_front_door() -> None:
     assert sordino.Schema is Schema
     assert sordino.SchemaEncoder is SchemaEncoder
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_numbers_of_a_table_need_no_schema(kind: Any) -> None:
+    """The names of its columns are known again at `predict`, and wrong ones are noticed."""
+    numbers = np.random.default_rng(5).uniform(-1, 1, (60, 2))
+    table, other = (kind({name: numbers[:, 0], "b": numbers[:, 1]}) for name in ("a", "c"))
+    y = (numbers[:, 0] > 0).astype(int)
+    model = PrivateLogisticRegression(row_norm=2.0, classes=[0, 1], method=NoisyGradientDescent(steps=2)).fit(table, y)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    assert np.array_equal(model.predict(table), model.predict(pd.DataFrame(numbers, columns=["a", "b"])))
+    assert sordino.private_score(model, table, y, epsilon=1.0).measures
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(other)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -83,6 +83,11 @@ class KnowsItsPipeline:
         state: Any = super().__getstate__()
         found = _before(self)
         return {**state, "_found": found} if found else state
+
+    def _as_part_of(self, whole: KnowsItsPipeline) -> Self:
+        """What was found before another estimator, which is made of this one, stands before this one too."""
+        self._found = _before(whole)
+        return self
 
     def _steps_before(self) -> tuple[str, ...]:
         """The sentence about steps that are taken on trust, if there are any; an error where one is fitted."""
