@@ -73,7 +73,7 @@ class Scattering(PictureMap):
         self.opponent = opponent
         self.compressed = compressed
 
-    def _columns(self) -> int:
+    def columns(self) -> int:
         height, width, colours = self._sides()
         if height % STEP or width % STEP or min(height, width) < 2 * STEP:
             raise ValueError(
