@@ -153,6 +153,23 @@ def test_names_of_no_map_make_none(names):
     assert map_of(names) is None
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "orientations=2000, shape=(28, 28)",
+        "cells=(0, 7), shape=(8, 8)",
+        "orientations=1, shape=(8, 8)",
+        "shape=()",
+        "shape=7",
+        "nothing=3",
+    ],
+)
+def test_a_file_of_a_stranger_names_features_that_no_map_has(settings, monkeypatch):
+    """Names of so many more features would fill the memory, and of settings that make no sense there are none."""
+    monkeypatch.setattr("sordino.estimators.pictures._named", None)
+    assert map_of([f"HOG({settings}) 0"]) is None
+
+
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("asked", [0.5, 3.0])
 def test_the_plan_from_public_facts(asked, relation):

@@ -63,7 +63,7 @@ class Scattering(PictureMap):
         self.smoothed = smoothed
         self.deskewed = deskewed
 
-    def _columns(self) -> int:
+    def columns(self) -> int:
         height, width, colours = self._sides()
         if height % STEP or width % STEP or min(height, width) < 2 * STEP:
             raise ValueError(
