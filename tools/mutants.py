@@ -558,6 +558,13 @@ ROWS: list[Row] = [
         "tests/methods/test_phased_sgd.py",
     ),
     (
+        "phases: noise that does not fit beside weights is refused in view of them",
+        "methods/phased_sgd.py",
+        "if all(map(fits, plan.phases)):",
+        "if True:",
+        "tests/methods/test_phased_sgd.py",
+    ),
+    (
         "phases: steps that take points apart",
         "methods/phased_sgd.py",
         "if not eta <= 2 / beta:",
@@ -710,6 +717,13 @@ ROWS: list[Row] = [
         "        left.subtract(used)\n",
         "",
         "tests/privacy/test_stepwise.py",
+    ),
+    (
+        "ledger: a clock that was set back gives a year again",
+        "ledger/ledger.py",
+        "return max(before, transaction.now()",
+        "return max('', transaction.now()",
+        "tests/ledger/test_office.py -k set_back",
     ),
     (
         "ledger: 2 % overdraft",
@@ -1190,7 +1204,7 @@ ROWS: list[Row] = [
     (
         "ensembles: one that draws records twice may train on them",
         "estimators/before.py",
-        "return not weighed or (",
+        "return repeated or (",
         "return (",
         "tests/estimators/test_before.py",
     ),

@@ -25,6 +25,7 @@ from sklearn.impute import IterativeImputer
 from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -131,6 +132,7 @@ FITTED = {
     "drawn by errors of all": lambda: AdaBoostRegressor(huber(), n_estimators=2),
     "chosen by a median of all": lambda: RANSACRegressor(huber(), min_samples=50),
     "chosen by their classes": lambda: OneVsOneClassifier(logistic()),
+    "a model for every class that occurs": lambda: OneVsRestClassifier(logistic()),
     "recoded by the classes that occur": lambda: OutputCodeClassifier(logistic(classes=[-1, 1])),
     "filled with means of all": lambda: IterativeImputer(huber(), max_iter=1),
     "chosen by their rank": lambda: SelfTrainingClassifier(logistic(), criterion="k_best"),
@@ -159,6 +161,7 @@ def test_a_fitted_step_is_refused(name):
 
 def test_ensembles_that_leave_every_record_alone():
     """Weights that count how often a record was drawn, and numbers of classes where those that occur are public."""
+    assert len(MultiOutputClassifier(logistic()).fit(X, np.c_[Y, Y]).estimators_) == 2
     voted = VotingClassifier([("a", logistic(classes=None))]).fit(X, Y).estimators_[0]
     assert all(finding.holds for finding in verify(voted.certificate_))
     # scikit-learn gives these a seed, which their certificates say
@@ -179,15 +182,15 @@ def test_cross_validation_is_refused_too():
         lambda: GridSearchCV(logistic(), {"l2": [0.0, 0.1]}, cv=2, n_jobs=2, refit=False, error_score="raise"),
         lambda: VotingClassifier([("a", logistic()), ("b", logistic())], n_jobs=2),
         # copies are made by the workers here
-        lambda: OneVsRestClassifier(logistic(), n_jobs=2),
+        lambda: MultiOutputClassifier(logistic(), n_jobs=2),
         # the estimator that trains is made by the workers
         lambda: VotingClassifier([("a", pictures()), ("b", pictures())], n_jobs=2),
     ],
-    ids=["search", "vote", "one against the rest", "vote on pictures"],
+    ids=["search", "vote", "several targets", "vote on pictures"],
 )
 def test_what_a_pipeline_hands_to_workers_is_refused_there(backend, meta):
     with parallel_backend(backend), pytest.raises(ValueError, match="fitted to the records"):
-        make_pipeline(StandardScaler(), meta()).fit(X, np.arange(240) % 3 if "Rest" in repr(meta()) else Y)
+        make_pipeline(StandardScaler(), meta()).fit(X, np.c_[Y, Y] if "MultiOutput" in repr(meta()) else Y)
 
 
 ROW_WISE = {

@@ -57,11 +57,12 @@ GO_BY_ALL = {
     _ENSEMBLES: ("AdaBoostClassifier", "AdaBoostRegressor"),
     "sklearn.impute": ("IterativeImputer",),
     "sklearn.linear_model": ("RANSACRegressor",),
-    "sklearn.multiclass": ("OneVsOneClassifier", "OutputCodeClassifier"),
+    "sklearn.multiclass": ("OneVsOneClassifier", "OneVsRestClassifier", "OutputCodeClassifier"),
     "sklearn.semi_supervised": ("SelfTrainingClassifier",),
 }
 """Models made of models that weigh, repeat, choose or fill records by errors, medians, ranks or means of all, or choose
-or recode them by which classes occur. By their modules, which are not imported for it."""
+or recode them by which classes occur, with a model for every such class. By their modules, which are not imported for
+it."""
 
 
 class KnowsItsPipeline:
@@ -141,14 +142,13 @@ def _goes_by_all(owner: Any, estimator: KnowsItsPipeline) -> bool:
     """Whether a model made of models gives those inside other records, or other targets, than each record's own."""
     if any(isinstance(owner, _models(module, *names)) for module, names in GO_BY_ALL.items()):
         return True
-    if isinstance(owner, _models(_ENSEMBLES, "BaggingClassifier", "BaggingRegressor")) and owner.bootstrap:
-        # a record that is drawn twice weighs twice as much, or else stands there twice and would be protected as two
-        weighed = has_fit_parameter(getattr(owner, "estimator_", estimator), "sample_weight")
-    else:
-        weighed = True
+    # a record that is drawn twice weighs twice as much, or else stands there twice and would be protected as two
+    draws = isinstance(owner, _models(_ENSEMBLES, "BaggingClassifier", "BaggingRegressor"))
+    inner = getattr(owner, "estimator_", estimator)
+    repeated = draws and owner.bootstrap and not has_fit_parameter(inner, "sample_weight")
     # of a class they give its number among those that occur
     numbered = isinstance(owner, _models(_ENSEMBLES, "BaggingClassifier", "StackingClassifier", "VotingClassifier"))
-    return not weighed or (numbered and getattr(estimator, "classes", None) is not None)
+    return repeated or (numbered and getattr(estimator, "classes", None) is not None)
 
 
 def _models(module: str, *names: str) -> tuple[type, ...]:

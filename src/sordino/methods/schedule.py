@@ -23,7 +23,8 @@ How far the noise of all steps moves the score of a row of full norm, if nothing
 is about 1 in this picture for classes and .3 of the target's bound for numbers, whatever n and d are. The picture
 overrates long descents for targets that fill little of their range and for many classes of few records each:
 `most_deviation` bounds p there. For texts of many words it sees no hope at a small epsilon, and p is next to nothing;
-but how frequent two classes are can always be learnt, and takes a p of `LEAST_OF_CLASSES`.
+but how frequent two classes are can always be learnt, and takes a p of `LEAST_OF_CLASSES`, and what the frequent words
+of texts tell is worth one of `LEAST_OF_TEXTS` where n mu is not small.
 
 R0 guesses |w*|. It is a guess for accuracy's sake: a wrong one costs accuracy, never privacy.
 """
@@ -77,6 +78,9 @@ others chose (`benchmarks/lengths.py`); for two classes bounds win nothing, and 
 
 LEAST_OF_CLASSES = 0.45
 """The least p for two classes, chosen on texts (`benchmarks/texts.py`): other tables are planned to have more."""
+
+LEAST_OF_TEXTS, TEXTS_FROM = 0.9, 400.0
+"""The least p for two classes told by as many features as records or more, and the n mu from which it is (the same)."""
 
 MOST_EPSILON = 20.0
 """Predictions take no more than this, and objective perturbation buys no more: beyond it the lattice on which noise
@@ -262,10 +266,13 @@ def _room(problem: Problem, budget: Budget) -> float:
     return problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(problem.features)
 
 
-def least_deviation(problem: Problem) -> float:
+def least_deviation(problem: Problem, budget: Budget) -> float:
     """The least p of a descent that pays for every step; a penalty keeps descents as short as it wants them."""
-    known = isinstance(unweighted(problem.loss), Logistic) and problem.constants.mu == 0 and not problem.summed
-    return LEAST_OF_CLASSES if known else 0.0
+    if not isinstance(unweighted(problem.loss), Logistic) or problem.constants.mu > 0 or problem.summed:
+        return 0.0
+    strength = problem.records * gaussian_allowance(problem.dim, budget)
+    texts = problem.features > problem.records and strength >= TEXTS_FROM
+    return LEAST_OF_TEXTS if texts else LEAST_OF_CLASSES
 
 
 class Descent(NamedTuple):
@@ -314,7 +321,7 @@ def balanced_descent(
     tau = T * eta
     if paid == "every step" and radius is None:
         p = deviation(problem, budget, Descent(T, eta, C))
-        within = min(max(p, least_deviation(problem)), most_deviation(problem, budget))
+        within = min(max(p, least_deviation(problem, budget)), most_deviation(problem, budget))
         if within != p:
             tau *= within / p
             T = math.ceil(tau / eta)
