@@ -190,7 +190,7 @@ def _descent(problem: Problem, budget: Budget, made: Callable[[], DescentPlan], 
     eta = plan.step_size / (1 - plan.update.decay if isinstance(plan.update, Momentum) else 1)
     descent = Descent(plan.steps, eta, plan.clip)
     bounded = math.isfinite(most_deviation(problem, budget))
-    bounded |= deviation(problem, budget, descent) <= (1 + 1e-9) * least_deviation(problem, budget)
+    bounded |= deviation(problem, budget, descent) <= (1 + 1e-9) * least_deviation(problem)
     if plan.amplification is None and bounded:
         # what was measured to be better than the picture's best is at least as good
         descent = balanced_descent(problem, budget, radius=R0, paid="every step", longest=LONGEST)

@@ -44,6 +44,7 @@ from sordino.prepare import (
     PreparationStep,
     Prepared,
     default_preparation,
+    far_on_words,
     left_for_training,
     only_a_constant,
     share_of,
@@ -237,7 +238,8 @@ def prepared_method(
     left = left_for_training(problem, budget, share_of(steps))
     if isinstance(method, str) and method == "auto":
         # Gaussian releases share a budget to the last bit; objective perturbation needs a search, and wins nothing here
-        return Prepared(choose(problem, left, without=(ObjectivePerturbation,)), steps, intercept)
+        chosen = choose(problem, left, without=(ObjectivePerturbation,))
+        return Prepared(far_on_words(chosen, steps, problem, budget), steps, intercept)
     return Prepared(method_for(method, problem, left), steps, intercept)
 
 

@@ -23,8 +23,7 @@ How far the noise of all steps moves the score of a row of full norm, if nothing
 is about 1 in this picture for classes and .3 of the target's bound for numbers, whatever n and d are. The picture
 overrates long descents for targets that fill little of their range and for many classes of few records each:
 `most_deviation` bounds p there. For texts of many words it sees no hope at a small epsilon, and p is next to nothing;
-but how frequent two classes are can always be learnt, and takes a p of `LEAST_OF_CLASSES`, and what the frequent words
-of texts tell is worth one of `LEAST_OF_TEXTS` where n mu is not small.
+but how frequent two classes are can always be learnt, and takes a p of `LEAST_OF_CLASSES`.
 
 R0 guesses |w*|. It is a guess for accuracy's sake: a wrong one costs accuracy, never privacy.
 """
@@ -78,9 +77,6 @@ others chose (`benchmarks/lengths.py`); for two classes bounds win nothing, and 
 
 LEAST_OF_CLASSES = 0.45
 """The least p for two classes, chosen on texts (`benchmarks/texts.py`): other tables are planned to have more."""
-
-LEAST_OF_TEXTS, TEXTS_FROM = 0.9, 400.0
-"""The least p for two classes told by as many features as records or more, and the n mu from which it is (the same)."""
 
 MOST_EPSILON = 20.0
 """Predictions take no more than this, and objective perturbation buys no more: beyond it the lattice on which noise
@@ -266,13 +262,10 @@ def _room(problem: Problem, budget: Budget) -> float:
     return problem.records * gaussian_allowance(problem.dim, budget) / math.sqrt(problem.features)
 
 
-def least_deviation(problem: Problem, budget: Budget) -> float:
+def least_deviation(problem: Problem) -> float:
     """The least p of a descent that pays for every step; a penalty keeps descents as short as it wants them."""
-    if not isinstance(unweighted(problem.loss), Logistic) or problem.constants.mu > 0 or problem.summed:
-        return 0.0
-    strength = problem.records * gaussian_allowance(problem.dim, budget)
-    texts = problem.features > problem.records and strength >= TEXTS_FROM
-    return LEAST_OF_TEXTS if texts else LEAST_OF_CLASSES
+    known = isinstance(unweighted(problem.loss), Logistic) and problem.constants.mu == 0 and not problem.summed
+    return LEAST_OF_CLASSES if known else 0.0
 
 
 class Descent(NamedTuple):
@@ -297,10 +290,11 @@ def balanced_descent(
     clip: float | None = None,
     paid: Paid = "last iterate",
     longest: int = MOST_STEPS,
+    least_p: float = 0.0,
 ) -> Descent:
     """T, eta and C of the least predicted excess, in at most `longest` steps; a number that is given stays as it is.
 
-    Where every step is paid for and nobody guesses |w*|, within the bound on p.
+    Where every step is paid for and nobody guesses |w*|, within the bounds on p, and at `least_p` at least.
     """
     L, beta, _ = problem.constants
     R0 = expected_radius(problem, radius)
@@ -321,7 +315,7 @@ def balanced_descent(
     tau = T * eta
     if paid == "every step" and radius is None:
         p = deviation(problem, budget, Descent(T, eta, C))
-        within = min(max(p, least_deviation(problem, budget)), most_deviation(problem, budget))
+        within = min(max(p, least_deviation(problem), least_p), most_deviation(problem, budget))
         if within != p:
             tau *= within / p
             T = math.ceil(tau / eta)
@@ -338,7 +332,9 @@ class HeavyBall(NamedTuple):
     decay: float
 
 
-def heavy_ball(problem: Problem, budget: Budget, radius: float | None = None, clip: float | None = None) -> HeavyBall:
+def heavy_ball(
+    problem: Problem, budget: Budget, radius: float | None = None, clip: float | None = None, least_p: float = 0.0
+) -> HeavyBall:
     r"""The balanced descent in fewer steps, by momentum m; plain where it is short already.
 
     With  eta/(1 - m) = tau/T  the gradients and the noise add up to those of plain descent of length tau, up to the
@@ -353,7 +349,7 @@ def heavy_ball(problem: Problem, budget: Budget, radius: float | None = None, cl
     apart, it is plain.
     """
     _, beta, mu = problem.constants
-    T, eta, C = balanced_descent(problem, budget, None, None, radius, clip, "every step", LONGEST)
+    T, eta, C = balanced_descent(problem, budget, None, None, radius, clip, "every step", LONGEST, least_p)
     if mu > 0:
         plain = balanced_descent(problem, budget, None, None, radius, clip)
         R0, mu_G = expected_radius(problem, radius), gaussian_allowance(problem.dim, budget)
