@@ -44,15 +44,13 @@ from sordino.methods import (
     OutputPerturbation,
     PermutationSGD,
 )
-from sordino.methods.objective_perturbation import ObjectivePerturbationPlan
-from sordino.methods.output_perturbation import OutputPerturbationPlan
 from sordino.methods.plan import DescentPlan
 from sordino.methods.protocol import AnyMethod, Method, Plan, PlanT
 from sordino.oracle import linear_oracle
 from sordino.oracle.protocol import LinearOracle
 from sordino.oracle.rows import Rows
-from sordino.oracle.sampling import FullBatch
 from sordino.papers.experiment import Cell, Known, Value, cell
+from sordino.papers.plans import numbers, settings
 from sordino.papers.table4_data import BUDGETS, CURVE, PRINTED, SOURCES, Data
 from sordino.papers.table4_report import READING as READING, draw as draw, error_of, tables as tables
 from sordino.penalties import Ridge
@@ -250,22 +248,8 @@ def planned(splits: Splits) -> dict[str, dict[str, Any]]:
             for way, method in plans(name).items():
                 if not (name == "MNIST" and way in BY_DIGIT):
                     plan = method.plan(task.problem, task.budget(epsilon))
-                    found[f"{name}, epsilon {epsilon:g}, {way}"] = {**settings(plan), "noise": plan.noise.std}
+                    found[f"{name}, epsilon {epsilon:g}, {way}"] = numbers(plan)
     return found
-
-
-def settings(plan: Plan) -> dict[str, Any]:
-    if isinstance(plan, OutputPerturbationPlan):
-        return {"steps": plan.steps, "step size": plan.step_size}
-    if isinstance(plan, ObjectivePerturbationPlan):
-        return {"convexity": plan.convexity}
-    assert isinstance(plan, DescentPlan)
-    return {
-        "steps": plan.steps,
-        "step size": plan.step_size,
-        "clip": plan.clip,
-        "batch": "all" if isinstance(plan.sampling, FullBatch) else plan.sampling.expected_size(plan.records),
-    }
 
 
 def without_privacy(splits: Splits, name: str) -> dict[str, Any]:
