@@ -139,9 +139,8 @@ def rows(d: int = D) -> list[Measured]:
 
 
 def stated(row: Measured, n: int, epsilon: float) -> tuple[Problem, AnyMethod]:
-    return Problem(n, row.world.dim, row.world.loss, domain=Ball(M)), (
-        row.method(n, epsilon) if callable(row.method) else row.method
-    )
+    method: AnyMethod = row.method(n, epsilon) if callable(row.method) else row.method
+    return Problem(n, row.world.dim, row.world.loss, domain=Ball(M)), method
 
 
 def plan_of(row: Measured, n: int, epsilon: float) -> Plan:
