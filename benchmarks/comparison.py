@@ -165,9 +165,6 @@ def jobs(folder: Path) -> dict[str, Job]:
         split = table("wine").split(number)
         return split._replace(X=split.X[:, :-1], test_rows=split.test_rows[:, :-1])
 
-    def of_visits(number: int) -> Split:
-        return visits().split(number)
-
     def of(name: str) -> Callable[[int], Split]:
         return lambda number: table(name).split(number)
 

@@ -26,6 +26,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
+from _choosing import left_out_in_turn
 from _results import RESULTS, data_directory, deadline, provenance
 from _tables import Split, Table, require_packages, tables
 from sklearn.metrics import log_loss
@@ -251,11 +252,7 @@ def fit(cells: list[Cell], now: Rule) -> dict[str, Any]:
     wider = min(float(np.mean([cell.under(rule) for cell in cells])) for rule in rules(cells[0].numbers, wide=True))
     family = np.array([FAMILIES.get(cell.table, cell.table) for cell in cells])
     best = known[int(losses.mean(axis=0).argmin())]
-    held_out, chosen = np.zeros(len(cells)), {}
-    for left_out in sorted(set(family)):
-        rule = int(losses[family != left_out].mean(axis=0).argmin())
-        held_out[family == left_out] = losses[family == left_out, rule]
-        chosen[left_out] = told(known[rule])
+    held_out, chosen = left_out_in_turn(losses, family)
     before = np.array([cell.under(now) for cell in cells])
     return {
         "rule": told(best),
@@ -267,7 +264,7 @@ def fit(cells: list[Cell], now: Rule) -> dict[str, Any]:
         },
         "cells": len(cells),
         "rules compared": len(known),
-        "chosen without": chosen,
+        "chosen without": {name: told(known[rule]) for name, rule in chosen.items()},
         "each": {
             f"{cell.table} {cell.epsilon}": [round(float(one), 4), round(float(two), 4)]
             for cell, one, two in zip(cells, before, held_out, strict=True)

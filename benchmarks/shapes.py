@@ -22,6 +22,7 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+from _choosing import left_out_in_turn
 from _results import RESULTS, data_directory, deadline, provenance
 from _tables import Split, require_packages, tables
 from sklearn.metrics import log_loss
@@ -120,22 +121,18 @@ def fit(kept: dict[str, Any], numbers: bool) -> dict[str, Any]:
     rules = list(itertools.product(shapes, GATES))
     losses = np.array([[cell[3][shape if cell[2] >= gate else DEFAULT] for shape, gate in rules] for cell in cells])
     family = np.array([FAMILIES.get(cell[0], cell[0]) for cell in cells])
-    held_out, chosen = np.zeros(len(cells)), {}
-    for left_out in sorted(set(family)):
-        rule = int(losses[family != left_out].mean(axis=0).argmin())
-        held_out[family == left_out] = losses[family == left_out, rule]
-        chosen[left_out] = f"{rules[rule][0]} from {rules[rule][1]:g}"
-    best = rules[int(losses.mean(axis=0).argmin())]
+    held_out, chosen = left_out_in_turn(losses, family)
+    said = [f"{shape} from {gate:g}" for shape, gate in rules]
     before = np.array([cell[3][DEFAULT] for cell in cells])
     return {
-        "rule": f"{best[0]} from {best[1]:g}",
+        "rule": said[int(losses.mean(axis=0).argmin())],
         "mean relative loss": {
             "default": float(before.mean()),
             "every table under the rule that the others choose": float(held_out.mean()),
             "all tables under the rule that all choose": float(losses.mean(axis=0).min()),
         },
         "cells": len(cells),
-        "chosen without": chosen,
+        "chosen without": {name: said[rule] for name, rule in chosen.items()},
         "each": {
             f"{name} {epsilon}": {"x": round(x, 1), **{shape: round(loss, 4) for shape, loss in found.items()}}
             for name, epsilon, x, found in cells

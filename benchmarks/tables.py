@@ -183,6 +183,9 @@ def wanted(column: str, split_of: Table, rounds: int) -> bool:
     numbers, size = split_of.classes == 0, n * d * max(1, split_of.classes)
     if (column in FOR_NUMBERS and not numbers) or (column in FOR_CLASSES and numbers):
         return False
+    if column == "objective perturbation" and split_of.classes > 2:
+        # it needs one score per record
+        return False
     if column in PEERS and not PEERS[column].takes(split_of):  # type: ignore[attr-defined]
         return False
     if column == "additive" and (hasattr(split_of.X, "tocsr") or d > MOST_COLUMNS_OF_CURVES):

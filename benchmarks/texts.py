@@ -12,7 +12,8 @@ say: `benchmarks/tables.py` reports on it.
 
 Later settings are of the rule that was chosen so: words divided by a power of their released sizes, and training that
 begins at the frequency of a class (`sordino.prepare.StartingScore`), in steps as they are or shortened, with a constant
-column of another size. They have more runs, and are chosen and judged among themselves.
+column of another size. They have more runs, and are chosen and judged among themselves; and so are rules for the least
+p from some epsilon on, where n mu is 130 to 196, 603 to 914, 1164 to 1766 and 3248 to 4948 at the four epsilons.
 
 FOLDER has, under the names they have there: rt-polarity.pos and rt-polarity.neg (sentences of film reviews; Pang and
 Lee 2005), test.csv of AG News, and train_text.txt and train_labels.txt of TweetEval in the folders offensive and hate.
@@ -27,6 +28,7 @@ import argparse
 import csv
 import itertools
 import json
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -35,6 +37,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from _choosing import left_out_in_turn
 from _results import RESULTS, deadline, provenance
 from _tables import Table
 from scipy import sparse
@@ -97,14 +100,17 @@ SETTINGS = (
     Setting(0.25, 0.2, 2.0, 0.4),
 )
 RULE = Setting(0.5, 0.2, 2.0, 0.4)
+BEGUN = RULE._replace(column=0.1, shortened=True)
 LATER = (
     RULE,
     *(RULE._replace(power=power) for power in (0.15, 0.25, 0.4)),
     *(RULE._replace(column=column) for column in (0.1, 0.28)),
     *(RULE._replace(power=power, column=0.1) for power in (0.15, 0.25, 0.4)),
     RULE._replace(power=0.25, column=0.28),
-    *(RULE._replace(power=power, column=0.1, shortened=True) for power in (0.0, 0.25)),
+    *(BEGUN._replace(power=power) for power in (0.0, 0.25)),
 )
+DEVIATIONS = (0.6, 0.9, 1.3)
+LONGER = tuple(BEGUN._replace(deviation=p) for p in (0.45, *DEVIATIONS))
 RUNS_OF_LATER = 4
 
 
@@ -176,7 +182,7 @@ def measure(folder: Path, until: str | None, later: bool) -> None:
     """What is not kept yet. The later settings, all of them, are kept apart: they were measured by newer code."""
     whole = json.loads(KEPT.read_text()) if KEPT.exists() else {}
     kept = whole.setdefault("later", {}) if later else whole
-    settings, runs = (LATER, RUNS_OF_LATER) if later else (SETTINGS, RUNS)
+    settings, runs = (LATER + LONGER, RUNS_OF_LATER) if later else (SETTINGS, RUNS)
     known, end = known_texts(folder), deadline(until)
     for epsilon, (name, table) in itertools.product(EPSILONS, known.items()):
         cells = kept.setdefault("texts", {}).setdefault(name, {}).setdefault(str(epsilon), {})
@@ -216,6 +222,26 @@ def fit(kept: dict[str, Any], epsilons: Sequence[float], settings: Sequence[Sett
     }
 
 
+def lengths(kept: dict[str, Any]) -> dict[str, Any]:
+    """Descents with a p of their own from some epsilon on: the mean relative loss and accuracy of every such rule."""
+    cells = [(name.partition(",")[0], e, kept[name][str(e)]) for name in kept for e in EPSILONS]
+    rules = [(p, least) for p in DEVIATIONS for least in (*sorted(EPSILONS), math.inf)]
+    found = np.array(
+        [
+            [np.mean(of[(BEGUN._replace(deviation=p) if e >= least else BEGUN).name], axis=0) for p, least in rules]
+            for _, e, of in cells
+        ]
+    )
+    family, said = np.array([name for name, *_ in cells]), [f"{p} from epsilon {least}" for p, least in rules]
+    held_out, chosen = left_out_in_turn(found[:, :, 0], family)
+    return {
+        "mean relative loss and accuracy": dict(zip(said, found.mean(axis=0).round(4).tolist(), strict=True)),
+        "every text under the rule that the others choose": round(float(held_out.mean()), 4),
+        "chosen without": {name: said[best] for name, best in chosen.items()},
+        "cells": len(cells),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--texts", type=Path)
@@ -236,6 +262,7 @@ def main() -> None:
             complete = [one for one in EPSILONS if all(str(one) in row for row in kept["texts"].values())]
             kept[name] = {str(epsilon): fit(kept["texts"], [epsilon], settings) for epsilon in complete}
             kept[name]["one setting for all of these"] = fit(kept["texts"], complete, settings)
+        later["fitted lengths"] = lengths(later["texts"])
         KEPT.write_text(json.dumps(whole, separators=(",", ":")) + "\n")
         print(json.dumps({"fitted": whole["fitted"], "later": {**later, "texts": None}}, indent=1))
 

@@ -76,3 +76,10 @@ def test_the_whole_range_is_accepted(epsilon: float, delta: float) -> None:
 def test_what_cannot_be_promised_is_refused_in_a_sentence(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         Budget(**given)
+
+
+def test_the_default_of_delta_needs_two_records() -> None:
+    assert Budget.of(1.0, None, "replace_one", 2).delta == 0.25
+    assert Budget.of(1.0, 1e-6, "replace_one", 1).delta == 1e-6
+    with pytest.raises(ValueError, match=r"delta is None and there is 1 record, or person: .* Give more, or a delta"):
+        Budget.of(1.0, None, "replace_one", 1)

@@ -21,6 +21,7 @@ from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.randomness import Randomness
 from sordino.problem import PersonUnit, Problem
 from sordino.train import train
+from sordino.words import explain
 
 
 def certify(problem=None, budget=None, method=None, randomness=None):
@@ -64,6 +65,23 @@ def test_survives_a_file_and_verifies(name, tmp_path):
     findings = verify(again)
     assert all(finding.holds for finding in findings), findings
     assert len(findings) >= 3
+
+
+@pytest.mark.parametrize("epsilon", [1, np.int64(1)])
+@pytest.mark.parametrize("delta", [1e-3, 0])
+def test_a_budget_in_whole_numbers_survives_a_file(epsilon, delta, tmp_path):
+    certificate = certify(method=OutputPerturbation(steps=7), budget=Budget(epsilon, delta))
+    certificate.save(tmp_path / "certificate.json")
+    again = Certificate.load(tmp_path / "certificate.json")
+    assert again == certificate
+    assert all(finding.holds for finding in verify(again))
+
+
+@pytest.mark.parametrize("ask", [verify, explain])
+@pytest.mark.parametrize("given", ["certificate.json", None, Budget(1.0)])
+def test_what_is_no_certificate_is_told_so(ask, given):
+    with pytest.raises(TypeError, match="is not a certificate: give the `certificate_` of a fitted estimator"):
+        ask(given)
 
 
 def test_a_second_accountant_is_asked_where_there_is_one():

@@ -55,6 +55,11 @@ class Budget:
     @staticmethod
     def of(epsilon: float, delta: float | None, relation: Relation | str, records: int) -> Budget:
         """With a delta of 1/n^2 where none is given."""
+        if delta is None and records < 2:
+            raise ValueError(
+                f"delta is None and there is {records} record, or person: 1/n^2, which stands in for it, says nothing "
+                "below two. Give more, or a delta."
+            )
         return Budget(epsilon, 1 / records**2 if delta is None else delta, Relation(relation))
 
     @property

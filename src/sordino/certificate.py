@@ -297,10 +297,11 @@ class Certificate:
 
 
 def _number(plain: Any) -> float:
-    value = wire.from_plain(plain, {})
+    value: float = wire.from_plain(plain, {})
     if type(value) not in (int, float):
         raise TypeError(f"a {type(value).__name__} for a number")
-    return float(value)
+    float(value)  # or it is one that no double holds
+    return value  # as it was written: an epsilon of 1 is not one of 1.0 to the digest
 
 
 def _is_instant(text: str) -> bool:
@@ -332,6 +333,11 @@ class Finding:
 
 def verify(certificate: Certificate, weights: Mapping[str, NDArray[Any]] | None = None) -> tuple[Finding, ...]:
     """Every check; the guarantee stands if all of them hold. With the weights, also whether it is about them."""
+    if not isinstance(certificate, Certificate):
+        raise TypeError(
+            f"{wire.shown(certificate)} is not a certificate: give the `certificate_` of a fitted estimator, or "
+            "Certificate.load(..)."
+        )
     try:
         return (
             *_about(certificate, weights),

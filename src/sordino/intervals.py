@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sordino.arrays import Array
+from sordino.given import require_number
 
 
 class Intervals(NamedTuple):
@@ -35,6 +36,7 @@ def score_intervals(X: Any, scores: Array, covariance: Array, level: float) -> A
 
 
 def _around(values: Array, variances: Array, level: float) -> Array:
+    require_number("level", level)
     if not 0 < level < 1:
         raise ValueError(f"level is {level}: it is how often an interval shall hold, between 0 and 1, such as 0.95.")
     z = NormalDist().inv_cdf((1 + level) / 2)

@@ -267,8 +267,13 @@ def _issued(estimator: Any, schema: Schema | None) -> Certificate:
     """The estimator's certificate, about the model with its schema."""
     if not hasattr(estimator, "certificate_"):
         raise ValueError(
-            f"a {type(estimator).__name__} without a certificate cannot be saved, nor reported on: fit one "
+            f"a {type(estimator).__name__} without a certificate cannot be saved, reported on or evaluated: fit one "
             "of Sordino's estimators first, and give that estimator itself rather than a pipeline around it."
+        )
+    if hasattr(estimator, "best_estimator_"):
+        raise ValueError(
+            f"a {type(estimator).__name__} is saved, reported on and evaluated as the model that it found: give its "
+            "best_estimator_, whose certificate covers the whole search."
         )
     certificate: Certificate = estimator.certificate_
     # weights that were changed since leave it about those that were released

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sordino import sentences
 from sordino.budget import Budget, Relation
@@ -31,6 +31,7 @@ from sordino.privacy.events import (
     Selected,
 )
 from sordino.privacy.randomness import SYSTEM
+from sordino.wire import shown
 
 
 class Signed(Protocol):
@@ -54,6 +55,7 @@ class Planned(Protocol):
     def event(self) -> Event: ...
 
 
+@runtime_checkable
 class Certified(Protocol):
     """What a certificate says that is told here."""
 
@@ -146,6 +148,11 @@ HEADINGS = ("What is promised", "Against whom", "At what price", "What was assum
 
 def explain(certificate: Certified, findings: Sequence[Found] = ()) -> Explanation:
     """The promise of a certificate; with `findings`, none where one of them does not hold."""
+    if not isinstance(certificate, Certified):
+        raise TypeError(
+            f"{shown(certificate)} is not a certificate: give the `certificate_` of a fitted estimator, or "
+            "Certificate.load(..)."
+        )
     failed = next((finding for finding in findings if not finding.holds), None)
     if failed is not None:
         promised = f"Nothing is promised: the certificate does not hold, because {failed.sentence}"

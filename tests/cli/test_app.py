@@ -108,3 +108,9 @@ def test_a_schema_to_fill_in(sordino: Any) -> None:
     schema = Schema.from_toml(filled.replace("classes = []", 'classes = ["a", "b"]'))
     assert list(schema.columns) == ["age", "hours per week"]
     assert schema.target.column == "income"
+
+
+def test_a_table_is_no_name_of_a_column(sordino: Any) -> None:
+    run = sordino("schema", "people.csv", "--target", "income")
+    assert (run.code, run.text) == (2, "")
+    assert "people.csv is a table: give the names of its columns" in run.errors

@@ -123,7 +123,9 @@ def test_more_or_fewer_columns_when_predicting(sordino: Any, tmp_path: Path, mod
     assert_refused(run, "fewer.csv lacks 1 of the columns that are needed: 'member'")
     assert not (tmp_path / "p.csv").exists()
     (tmp_path / "more.csv").write_text("age,job,member,height\n30,clerk,yes,180\n")
-    assert sordino("predict", model, tmp_path / "more.csv", "--out", tmp_path / "p.csv").code == 0
+    run = sordino("predict", model, tmp_path / "more.csv", "--out", tmp_path / "p.csv")
+    assert run.code == 0
+    assert run.text.startswith("1 prediction of ")
 
 
 def test_a_file_that_is_not_a_model(sordino: Any, tmp_path: Path, folder: Path) -> None:

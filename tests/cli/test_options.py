@@ -30,7 +30,7 @@ def test_names_are_words(name: str, kind: str) -> None:
 def test_the_names_of_all_methods_are_told() -> None:
     with pytest.raises(ValueError, match="it must be auto, ") as refused:
         method_named("magic")
-    names = str(refused.value).partition("must be auto, ")[2].rstrip(".").split(" or ")
+    names = str(refused.value).partition("must be auto, ")[2].rstrip(".").split(", ")
     assert len(names) == len(METHODS)
     assert [type(method_named(name)).__name__ for name in names] == list(METHODS)
     assert not any("s-g-d" in name for name in names)

@@ -150,6 +150,7 @@ def test_anything_else_is_not_verified(sordino: Any, tmp_path: Path, content: by
     (tmp_path / "x").write_bytes(content)
     run = sordino("verify", tmp_path / "x")
     assert run.code == 1
+    assert f"NO    {tmp_path / 'x'}: " in run.errors
     assert "NOT VERIFIED: there is no intact certificate here" in run.errors
 
 

@@ -11,6 +11,7 @@ import pytest
 from scipy import sparse
 
 from sordino import (
+    DPSGD,
     NoisyGradientDescent,
     PrivateHuberRegressor,
     PrivateLinearRegression,
@@ -21,6 +22,7 @@ from sordino import (
 )
 from sordino.budget import Budget
 from sordino.losses import Logistic
+from sordino.methods.protocol import planned
 from sordino.problem import Problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
@@ -101,7 +103,7 @@ CHOICES = {
     "classes": ([{0: "no", 1: "yes"}, "01", 5, [0, [1]], []], "it must be a list of the labels"),
     "records": (["40", 2.5, HUGE], "records is "),
     "random_state": (["3", 2.5], "random_state is a "),
-    "method": (["best", 3], "method is "),
+    "method": (["best", 3, None], "method is .*: it must be 'auto' or a method such as"),
     "relation": (["neighbours", None], "relation is "),
 }
 
@@ -225,3 +227,31 @@ def test_a_missing_package_says_which_extra_brings_it(package):
     call, extra = EXTRAS[package]
     run = subprocess.run([sys.executable, "-c", WITHOUT, package, call], capture_output=True, text=True)
     assert extra in run.stdout, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("kind", ["logistic", "network"])
+def test_a_class_of_methods_is_not_its_settings(kind):
+    with pytest.raises(TypeError, match=r"method is the class DPSGD: give settings of it, such as DPSGD\(\)\."):
+        classifier(kind, method=DPSGD)
+    with pytest.raises(TypeError, match="method is the class DPSGD"):
+        planned(DPSGD, Problem(10, 2, Logistic()), Budget(1.0, 1e-6))
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+@pytest.mark.parametrize("dtype", ["string", "Int64", "category"])
+def test_a_label_that_is_missing_among_pandas_own(kind, dtype):
+    named = pd.Series(LABELS, dtype="Int64").where(np.arange(len(LABELS)) > 0)
+    with pytest.raises(ValueError, match="y contains NaN or another missing label"):
+        classifier(kind, y=named.astype(dtype), classes=["0", "1"] if dtype == "string" else [0, 1])
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_two_columns_of_one_name(kind):
+    with pytest.raises(ValueError, match="two columns of X have the same name") as refused:
+        classifier(kind, X=pd.DataFrame(X, columns=["4711", "4711"]))
+    assert "4711" not in str(refused.value)
+
+
+def test_a_label_of_another_kind_is_told_what_a_kind_is():
+    with pytest.raises(ValueError, match="The number 1 and the text '1' are different labels"):
+        classifier("logistic", classes=["0", "1"])

@@ -11,10 +11,21 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector
-from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    StackingClassifier,
+    VotingClassifier,
+)
+from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 from sklearn.frozen import FrozenEstimator
+from sklearn.impute import IterativeImputer
+from sklearn.linear_model import RANSACRegressor
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.multiclass import OneVsRestClassifier
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier, OutputCodeClassifier
+from sklearn.multioutput import MultiOutputClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -25,11 +36,19 @@ from sklearn.preprocessing import (
     PolynomialFeatures,
     StandardScaler,
 )
+from sklearn.semi_supervised import SelfTrainingClassifier
 
-from sordino import NoisyGradientDescent, PrivateHuberRegressor, PrivateLogisticRegression, verify
+from sordino import (
+    NoisyGradientDescent,
+    PrivateHuberRegressor,
+    PrivateImageClassifier,
+    PrivateLogisticRegression,
+    verify,
+)
 from sordino.estimators.networks import PrivateMLPClassifier
 from sordino.estimators.search import PrivateSearch
 from sordino.features import HOG
+from sordino.privacy.randomness import SEEDED
 
 pytestmark = pytest.mark.filterwarnings("ignore::sordino.train.PrivacyWarning")
 
@@ -41,6 +60,15 @@ FEW = NoisyGradientDescent(steps=2)
 
 def logistic(**settings):
     return PrivateLogisticRegression(**{"row_norm": 2.0, "classes": [0, 1], "method": FEW, **settings})
+
+
+def pictures():
+    """Of one row and three columns."""
+    return PrivateImageClassifier(features=HOG((1, 3), cells=(1,)), classes=None, method=FEW)
+
+
+def huber(**settings):
+    return PrivateHuberRegressor(**{"row_norm": 2.0, "target_bound": 1.0, "method": FEW, **settings})
 
 
 def scaled(last=None):
@@ -100,18 +128,47 @@ FITTED = {
     "bagged after": lambda: scaled(BaggingClassifier(logistic(), n_estimators=1)),
     "stacked": lambda: StackingClassifier([("a", logistic())], final_estimator=logistic(), cv=2),
     "a network": lambda: scaled(PrivateMLPClassifier(row_norm=2.0, classes=[0, 1], epochs=1)),
+    "weighed by errors of all": lambda: AdaBoostClassifier(logistic(weight_bound=1.0), n_estimators=2),
+    "drawn by errors of all": lambda: AdaBoostRegressor(huber(), n_estimators=2),
+    "chosen by a median of all": lambda: RANSACRegressor(huber(), min_samples=50),
+    "chosen by their classes": lambda: OneVsOneClassifier(logistic()),
+    "a model for every class that occurs": lambda: OneVsRestClassifier(logistic()),
+    # of a book in which both classes have the same code there is nothing to fit
+    "recoded by the classes that occur": lambda: OutputCodeClassifier(logistic(classes=[-1, 1]), random_state=0),
+    "filled with means of all": lambda: IterativeImputer(huber(), max_iter=1),
+    "chosen by their rank": lambda: SelfTrainingClassifier(logistic(), criterion="k_best"),
+    "drawn more than once": lambda: BaggingClassifier(PrivateMLPClassifier(row_norm=2.0, epochs=1), n_estimators=1),
+    "drawn more than once for a pipeline": lambda: BaggingClassifier(
+        make_pipeline(Normalizer(), logistic(classes=None)), n_estimators=1
+    ),
+    "weighed classes by their numbers": lambda: BaggingClassifier(logistic(weight_bound=2.0), n_estimators=1),
+    "classes by their numbers": lambda: VotingClassifier([("a", logistic())]),
+    "classes by their numbers below": lambda: StackingClassifier([("a", logistic())], cv=2),
     "a target": lambda: TransformedTargetRegressor(
         PrivateHuberRegressor(row_norm=2.0, target_bound=1.0), transformer=StandardScaler()
     ),
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*unlabeled samples")
 @pytest.mark.parametrize("name", FITTED)
 def test_a_fitted_step_is_refused(name):
-    if name == "a network":
+    if name in ("a network", "drawn more than once"):
         pytest.importorskip("torch")
+    given = np.where(np.eye(*X.shape) > 0, np.nan, X) if name == "filled with means of all" else X
     with pytest.raises(ValueError, match=r"fitted to the records: .* FrozenEstimator"):
-        FITTED[name]().fit(X, Y)
+        FITTED[name]().fit(given, Y)
+
+
+def test_ensembles_that_leave_every_record_alone():
+    """Weights that count how often a record was drawn, and numbers of classes where those that occur are public."""
+    assert len(MultiOutputClassifier(logistic()).fit(X, np.c_[Y, Y]).estimators_) == 2
+    voted = VotingClassifier([("a", logistic(classes=None))]).fit(X, Y).estimators_[0]
+    assert all(finding.holds for finding in verify(voted.certificate_))
+    # scikit-learn gives these a seed, which their certificates say
+    drawn = BaggingRegressor(huber(weight_bound=2.0), n_estimators=1).fit(X, X[:, 0]).estimators_[0]
+    once = BaggingRegressor(make_pipeline(huber()), n_estimators=1, bootstrap=False).fit(X, X[:, 0]).estimators_[0][-1]
+    assert drawn.certificate_.randomness == once.certificate_.randomness == SEEDED
 
 
 def test_cross_validation_is_refused_too():
@@ -126,13 +183,15 @@ def test_cross_validation_is_refused_too():
         lambda: GridSearchCV(logistic(), {"l2": [0.0, 0.1]}, cv=2, n_jobs=2, refit=False, error_score="raise"),
         lambda: VotingClassifier([("a", logistic()), ("b", logistic())], n_jobs=2),
         # copies are made by the workers here
-        lambda: OneVsRestClassifier(logistic(), n_jobs=2),
+        lambda: MultiOutputClassifier(logistic(), n_jobs=2),
+        # the estimator that trains is made by the workers
+        lambda: VotingClassifier([("a", pictures()), ("b", pictures())], n_jobs=2),
     ],
-    ids=["search", "vote", "one against the rest"],
+    ids=["search", "vote", "several targets", "vote on pictures"],
 )
 def test_what_a_pipeline_hands_to_workers_is_refused_there(backend, meta):
     with parallel_backend(backend), pytest.raises(ValueError, match="fitted to the records"):
-        make_pipeline(StandardScaler(), meta()).fit(X, np.arange(240) % 3 if "Rest" in repr(meta()) else Y)
+        make_pipeline(StandardScaler(), meta()).fit(X, np.c_[Y, Y] if "MultiOutput" in repr(meta()) else Y)
 
 
 ROW_WISE = {
@@ -232,3 +291,14 @@ def test_nothing_sticks_to_an_estimator_that_left_its_pipeline():
     assert GridSearchCV(pipeline, grid, cv=2, error_score="raise").fit(X, Y).best_score_ >= 0
     again = pickle.loads(pickle.dumps(inner))
     assert again.coef_.tolist() == inner.coef_.tolist()
+
+
+def test_a_copy_keeps_what_was_found_for_what_it_is_made_of():
+    """Here as in a worker: the linear model of pictures is made where nothing is before it."""
+    inner = pictures()
+    inner._found = (StandardScaler,)
+    for copy in (clone(inner), pickle.loads(pickle.dumps(inner))):
+        with pytest.raises(ValueError, match="StandardScaler comes before PrivateLogisticRegression"):
+            copy.fit(abs(X), Y)
+    inner._found = (FunctionTransformer,)
+    assert any("FunctionTransformer" in said for said in clone(inner).fit(abs(X), Y).certificate_.assumed)

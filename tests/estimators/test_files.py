@@ -122,6 +122,8 @@ def test_what_is_missing_or_too_much_is_a_sentence(tmp_path, features):
     model = PrivateLogisticRegression(row_norm=2.0, classes=[0, 1])
     with pytest.raises(ValueError, match="bring their targets along, and y was given"):
         model.fit(source, y)
+    with pytest.raises(TypeError, match=r"X holds records in files \(Arrays\), which are fitted and evaluated as such"):
+        PrivateLogisticRegression(row_norm=2.0, classes=[0, 1]).fit(features, y).predict(source)
     with pytest.raises(ValueError, match="classes is required for records in files"):
         model.set_params(classes=None).fit(source)
     with pytest.raises(ValueError, match="at least one label is not among the 2 given classes"):

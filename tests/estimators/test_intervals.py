@@ -16,6 +16,7 @@ from sklearn.base import clone
 from html_pages import text_of
 from sordino import (
     NoisyGradientDescent,
+    PrivateAdditiveClassifier,
     PrivateHuberRegressor,
     PrivateLinearRegression,
     PrivateLinearSVC,
@@ -207,6 +208,28 @@ def test_they_are_a_parameter_like_any_other():
         clone(model).set_params(prepare=["centre"]).fit(X, LABELS)
     with pytest.raises(ValueError, match="needs a smooth objective"):
         PrivateLinearSVC(row_norm=NORM, classes=[0, 1], intervals=True).fit(X, LABELS)
-    for level in (0.0, 1.0, 95):
-        with pytest.raises(ValueError, match="level is "):
+    for level in (0.0, 1.0, 95, "a"):
+        with pytest.raises((TypeError, ValueError), match="level is "):
             model.fit(X, LABELS).confidence_intervals(level)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PrivateLogisticRegression(row_norm=2.0, classes=[0, 1], method=NoisyGradientDescent(steps=2)),
+        PrivateHuberRegressor(row_norm=2.0, target_range=(0, 1), method=NoisyGradientDescent(steps=2)),
+        PrivateAdditiveClassifier(ranges=(-1, 1), classes=[0, 1], method=NoisyGradientDescent(steps=2)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_a_model_without_intervals_can_be_listed_and_shown(model):
+    """Notebooks and completion ask for every attribute; one that is not there is no error of theirs."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (400, 2))
+    for shown in (model, clone(model).fit(X, (X[:, 0] > 0).astype(int))):
+        assert "standard_errors_" not in dir(shown)
+        assert type(model).__name__ in shown._repr_html_()
+    with pytest.raises(ValueError, match="this model has no intervals: fit it with intervals=True"):
+        shown.confidence_intervals()
+    with pytest.raises(AttributeError, match="this model has no intervals"):
+        _ = shown.standard_errors_

@@ -25,7 +25,7 @@ from sordino.estimators.pictures import (
     picture_method,
     picture_preparation,
 )
-from sordino.features import HOG
+from sordino.features import HOG, Scattering
 from sordino.losses import Softmax
 from sordino.methods.schedule import gaussian_allowance
 from sordino.model_file import read_model, save_model, verify_model
@@ -98,7 +98,13 @@ def test_it_learns_and_takes_bytes_flat_rows_and_colours():
 
 
 @pytest.mark.parametrize(
-    "features", ["scattering", HOG((12, 12), cells=(2, 3), orientations=5, deskewed=True)], ids=str
+    "features",
+    [
+        "scattering",
+        HOG((12, 12), cells=(2, 3), orientations=5, deskewed=True),
+        Scattering((12, 12), mirrored=True, smoothed=True, compressed=True),
+    ],
+    ids=str,
 )
 def test_a_saved_model_takes_pictures_again(features, tmp_path: Path):
     model = classifier(features=features).fit(X, Y)
@@ -143,7 +149,7 @@ def test_names_that_are_older_than_a_setting_are_of_the_map_without_it():
     assert made.get_params() == HOG((12, 12), cells=(2, 3), orientations=5).get_params()
     old = map_of([f"Scattering(mirrored=True, shape=(8, 8, 3)) {place}" for place in range(972)])
     assert old is not None
-    assert old.get_params() == {"shape": (8, 8, 3), "mirrored": True, "smoothed": False, "deskewed": False}
+    assert old.get_params() == Scattering((8, 8, 3), mirrored=True).get_params()
     assert map_of([name.replace("shape", "shape=(8, 8), shape") for name in names]) is None
     assert map_of([*names[1:], names[0]]) is None
 
@@ -151,6 +157,23 @@ def test_names_that_are_older_than_a_setting_are_of_the_map_without_it():
 @pytest.mark.parametrize("names", [(), ("a",), ("HOG(shape=(12, 12)) 0",), ("HOG(shape=(12) 0",), ("Map(a=1) 0",)])
 def test_names_of_no_map_make_none(names):
     assert map_of(names) is None
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "orientations=2000, shape=(28, 28)",
+        "cells=(0, 7), shape=(8, 8)",
+        "orientations=1, shape=(8, 8)",
+        "shape=()",
+        "shape=7",
+        "nothing=3",
+    ],
+)
+def test_a_file_of_a_stranger_names_features_that_no_map_has(settings, monkeypatch):
+    """Names of so many more features would fill the memory, and of settings that make no sense there are none."""
+    monkeypatch.setattr("sordino.estimators.pictures._named", None)
+    assert map_of([f"HOG({settings}) 0"]) is None
 
 
 @pytest.mark.parametrize("relation", list(Relation))

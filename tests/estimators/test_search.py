@@ -20,6 +20,8 @@ from sordino import (
     PrivateQuantileRegressor,
     PrivateSearch,
     ProximalSmoothing,
+    load_model,
+    save_model,
     verify,
     wire,
 )
@@ -70,6 +72,13 @@ def test_one_certificate_covers_the_search(fitted):
     assert [finding.sentence for finding in findings if not finding.holds] == [findings[-1].sentence]
     assert "seeded" in findings[-1].sentence
     assert any("rdp of selections accountant confirms" in finding.sentence for finding in findings)
+
+
+def test_what_is_saved_is_the_model_that_was_found(fitted, binary, tmp_path):
+    with pytest.raises(ValueError, match=r"a PrivateSearch is saved, .* as the model that it found: give its best_est"):
+        save_model(fitted, tmp_path / "m.sordino")
+    assert save_model(fitted.best_estimator_, tmp_path / "m.sordino") == fitted.certificate_
+    assert np.array_equal(load_model(tmp_path / "m.sordino").predict(binary[0]), fitted.predict(binary[0]))
 
 
 def test_a_certificate_for_fewer_runs_than_were_made_does_not_verify(fitted):
@@ -128,6 +137,11 @@ def test_a_loss_with_a_kink_is_smoothed(kind):
     assert np.corrcoef(search.predict(X), scores)[0, 1] > 0.7
 
 
+def test_what_is_no_number_of_runs_is_not_the_default(binary):
+    with pytest.raises(ValueError, match=r"mean_runs is 0\.0: it must lie between 1 and"):
+        PrivateSearch(classifier(), {"l2": [0.0, 0.1]}, mean_runs=0).fit(*binary)
+
+
 def test_the_form_of_scikit_learn():
     search = PrivateSearch(classifier(), {"l2": [0.0]}, held_out=0.2)
     again = clone(search)
@@ -143,6 +157,7 @@ def test_the_form_of_scikit_learn():
     ("estimator", "grid", "error", "sentence"),
     [
         (LogisticRegression(), {"l2": [0.0]}, TypeError, "a search needs a private one"),
+        (3, {"l2": [0.0]}, TypeError, "estimator is a int: a search needs a private one"),
         (classifier(), {"steps": [1, 2]}, ValueError, "param_grid names 'steps'"),
         (classifier(), {"epsilon": [1, 2], "l2": [0.0]}, ValueError, "param_grid names 'epsilon'"),
         (classifier(), {}, ValueError, "param_grid names nothing"),

@@ -239,6 +239,24 @@ def test_a_sketch_has_names_and_types_and_no_cell() -> None:
     with pytest.raises(ValueError, match="a number is needed, known without"):
         Schema.from_toml(sketch)
     assert '[target]\ncolumn = "price"\nlow = "?"' in Schema.sketch(frame, target="price")
+    with pytest.raises(ValueError, match="none of the columns that are needed: 'incomes'"):
+        Schema.sketch(frame, target="incomes")
+
+
+def test_two_columns_of_one_name_are_told_without_the_name() -> None:
+    """It may stand in the table alone, whose header may be a record."""
+    frame = people().rename(columns={"not used": "4711"})
+    twice = pd.concat([frame, frame[["4711"]]], axis=1)
+    with pytest.raises(ValueError, match="two columns of the table have the same name") as refused:
+        PrivateLogisticRegression(schema=CLASSES).fit(twice)
+    assert "4711" not in str(refused.value)
+
+
+def test_a_file_is_not_given_by_its_name() -> None:
+    with pytest.raises(TypeError, match=r"the data is a str: .* is sordino.files.EncodedTable\(path, schema\)"):
+        PrivateLogisticRegression(schema=CLASSES).fit("people.csv")
+    with pytest.raises(TypeError, match=r"schema is a str: give a sordino\.Schema"):
+        EncodedTable("people.csv", "schema.toml")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -277,3 +295,17 @@ def test_what_does_not_go_together_is_a_sentence(model: Any, data: str, error: A
 def test_the_schema_is_at_the_front_door() -> None:
     assert sordino.Schema is Schema
     assert sordino.SchemaEncoder is SchemaEncoder
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_numbers_of_a_table_need_no_schema(kind: Any) -> None:
+    """The names of its columns are known again at `predict`, and wrong ones are noticed."""
+    numbers = np.random.default_rng(5).uniform(-1, 1, (60, 2))
+    table, other = (kind({name: numbers[:, 0], "b": numbers[:, 1]}) for name in ("a", "c"))
+    y = (numbers[:, 0] > 0).astype(int)
+    model = PrivateLogisticRegression(row_norm=2.0, classes=[0, 1], method=NoisyGradientDescent(steps=2)).fit(table, y)
+    assert model.feature_names_in_.tolist() == ["a", "b"]
+    assert np.array_equal(model.predict(table), model.predict(pd.DataFrame(numbers, columns=["a", "b"])))
+    assert sordino.private_score(model, table, y, epsilon=1.0).measures
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(other)

@@ -16,6 +16,9 @@ MAPS = {
     "mirrored": Scattering((8, 12), mirrored=True),
     "deskewed": HOG((12, 16, 3), deskewed=True),
     "smoothed": Scattering((8, 12, 3), smoothed=True),
+    "opponent": Scattering((8, 12, 3), opponent=True),
+    "compressed": Scattering((8, 12), compressed=True),
+    "all of it": Scattering((8, 8, 3), mirrored=True, smoothed=True, opponent=True, compressed=True),
     "upright": Scattering((8, 12), mirrored=True, deskewed=True),
 }
 
@@ -161,6 +164,47 @@ def test_cells_are_averaged_with_their_neighbours_where_that_is_said_not_to_matt
     assert np.all(apart[0] < apart[1])
 
 
+def plain_row(signals, compressed=False):
+    """Channels in groups of three, mean 0 and variance 1, signals one after the other."""
+    parts = []
+    for x in signals:
+        channels = plain_scattering(_padded(x.astype(np.float32)[None])[0].astype(float))
+        if compressed:
+            channels[1:] = channels[1:].clip(0) ** 0.5
+        groups = channels.reshape(27, -1)
+        stable = 1e-3 if compressed else 1e-5
+        parts.append((groups - groups.mean(1, keepdims=True)) / np.sqrt(groups.var(1, keepdims=True) + stable))
+    row = np.concatenate(parts).ravel()
+    return row / np.linalg.norm(row)
+
+
+LIGHTNESS_AND_OPPONENTS = np.array([[1, 1, 1], [1.5, 0, -1.5], [-0.75, 1.5, -0.75]]) / 3
+
+
+@pytest.mark.parametrize("opponent", [False, True])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_opponent_colours_and_square_roots_come_before_groups(opponent, compressed):
+    X = pictures((8, 12, 3), 3)
+    X[2] = X[2].reshape(8, 12, 3).mean(2, keepdims=True).repeat(3, 2).ravel()
+    mix = LIGHTNESS_AND_OPPONENTS if opponent else np.eye(3)
+    expected = [
+        plain_row(np.einsum("kc,ijc->kij", mix, x.reshape(8, 12, 3).astype(float)), compressed=compressed) for x in X
+    ]
+    rows = Scattering((8, 12, 3), opponent=opponent, compressed=compressed).fit_transform(X)
+    np.testing.assert_allclose(rows[:2], expected[:2], atol=2e-5)
+    if opponent:
+        # a grey picture has no colours: what rounding leaves of them is nothing beside their group's stability
+        np.testing.assert_allclose(rows[2, len(rows[2]) // 3 :], 0, atol=2e-3)
+
+
+def test_answers_that_the_low_pass_leaves_below_zero_have_square_roots_of_zero():
+    dot = np.zeros((1, 24, 24), dtype=np.float32)
+    dot[0, 0, 0] = 1
+    assert _scattered(padded := _padded(dot), _bank(*padded.shape[1:]))[:, 1:].min() < -1e-7
+    row = Scattering((24, 24), compressed=True).fit_transform(dot)
+    np.testing.assert_allclose(np.linalg.norm(row), 1, atol=1e-5)
+
+
 def test_scattering_of_constants_and_waves():
     flat = _padded(np.full((1, 28, 28), 0.7, dtype=np.float32))
     channels = _scattered(flat, _bank(*flat.shape[1:]))[0]
@@ -226,6 +270,8 @@ class TestEveryMap:
         (HOG((8, 8), cells=(9,)), "shorter side"),
         (HOG((8, 8), orientations=1), "at least 2"),
         (Scattering((30, 28)), "multiples of 4"),
+        (Scattering((8, 8), opponent=True), "red, green and blue"),
+        (Scattering((8, 8, 1), opponent=True), "red, green and blue"),
     ],
 )
 def test_settings_that_cannot_be(map, sentence):

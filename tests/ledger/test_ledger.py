@@ -248,6 +248,11 @@ def test_a_data_set_without_a_name_is_a_sentence(ledger):
         ledger.open("", CAP)
 
 
+def test_a_budget_that_is_none_is_a_sentence(ledger):
+    with pytest.raises(TypeError, match="cap is 2: give a Budget"):
+        ledger.open("another", 2)
+
+
 def test_releases_that_are_none_is_a_sentence(ledger):
     with pytest.raises(ValueError, match="at least one"):
         ledger.remaining("survey", 0)

@@ -227,6 +227,20 @@ def test_a_year_has_its_own_limit(address, monkeypatch):
     assert Ledger(address).check().reservations == 2
 
 
+def test_a_clock_that_was_set_back_gives_no_year_back(address, monkeypatch):
+    ledger, today = Ledger(address), datetime.now(UTC)
+    ledger.open("survey", CAP, per_year=0.5)
+    ledger.open("past", CAP, expires=(today - timedelta(days=1)).date().isoformat())
+    spend(ledger, GaussianDP(gdp_mu(0.5, 1e-6)))
+    for kind in (sqlite._Transaction, postgres._Transaction):
+        monkeypatch.setattr(kind, "now", lambda self: today - timedelta(days=400))
+    with pytest.raises(BudgetExceeded, match=rf"in {today.year}: with this release"):
+        spend(ledger)
+    with pytest.raises(ValueError, match="has expired on"):
+        spend(ledger, dataset="past")
+    assert Ledger(address).check().reservations == 1
+
+
 def test_a_member_has_a_limit_of_their_own(office):
     office["Olga"].open("shared", CAP, per_member_year=0.5)
     half = GaussianDP(gdp_mu(0.5, 1e-6))

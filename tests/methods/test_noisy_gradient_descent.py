@@ -184,3 +184,27 @@ def test_given_numbers_stay_as_they_are():
 def test_what_is_refused(problem, budget, settings, words):
     with pytest.raises(ValueError, match=words):
         NoisyGradientDescent(**settings).plan(problem, budget)
+
+
+WORDS = Problem(records=12_337, features=47_237, loss=Logistic())
+
+
+def moved(plan, problem):
+    """p: how far the noise of all steps moves the score of a row of full norm."""
+    travel = plan.step_size / (1 - plan.update.decay)
+    return problem.row_norm * travel * plan.noise.std / problem.records * math.sqrt(plan.steps)
+
+
+def test_a_descent_goes_as_far_as_it_is_told_at_least():
+    budget = Budget(1.0, 1 / WORDS.records**2)
+    planned, far = plan_of(WORDS, budget), plan_of(WORDS, budget, least_deviation=0.9)
+    assert moved(planned, WORDS) < 0.7
+    assert moved(far, WORDS) == pytest.approx(0.9, rel=0.01)
+    assert epsilon(far.event, budget.delta, R1) <= budget.epsilon
+    # one that goes farther anyway stays as it is
+    assert plan_of(WORDS, budget, least_deviation=0.3) == planned
+    for settings in ({"steps": 10}, {"step_size": 1.0}, {"radius": 3.0}, {"calibration": "paper"}):
+        with pytest.raises(ValueError, match="which is for a length that is planned"):
+            plan_of(WORDS, budget, least_deviation=0.9, **settings)
+    with pytest.raises(ValueError, match="least_deviation is 0"):
+        plan_of(WORDS, budget, least_deviation=0.0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,14 +9,15 @@ import pytest
 import worst_case
 from sordino.budget import Budget, Relation
 from sordino.certificate import verify
-from sordino.domains import Ball
+from sordino.domains import Ball, Everywhere
 from sordino.losses import Hinge, Huber, Logistic, Softmax, Squared
 from sordino.methods import ObjectivePerturbation, solvers
-from sordino.methods.solvers import NotCertified, newton
+from sordino.methods.solvers import NotCertified, newton, newton_within, norm_within
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.penalties import BoundedPenalty, Ridge
 from sordino.privacy.accountants import epsilon
+from sordino.privacy.accountants.objective import objective_delta
 from sordino.privacy.audit import audit
 from sordino.privacy.randomness import Randomness
 from sordino.problem import Problem
@@ -95,12 +97,113 @@ def test_little_noise_finds_the_minimum(records):
     assert np.linalg.norm(oracle.gradient(w) + 0.1 * w) < 0.01
 
 
-def test_a_ball_is_kept_by_projecting_what_is_released(records):
+@pytest.mark.parametrize("radius", [0.02, 0.5])
+@pytest.mark.parametrize("solver", ["newton", "svrg"])
+@pytest.mark.parametrize("loss", [Logistic(), Huber(0.3)], ids=lambda loss: type(loss).__name__)
+def test_what_is_released_minimises_over_the_ball(records, loss, solver, radius):
+    """Algorithm 2's argmin over W, by projected gradients, which know nothing of multipliers."""
     X, y = records
-    facts, method = problem(domain=Ball(0.1)), ObjectivePerturbation()
+    facts = Problem(N, 3, loss, penalty=Ridge(0.05), domain=Ball(radius))
+    method = ObjectivePerturbation(added=5.0, solver=solver)
+    plan = method.plan(facts, Budget(1.0, 1e-5))
     oracle = linear_oracle(X, y, facts, Rows(1.0), R1)
-    w = method.run(method.plan(facts, Budget(1.0, 1e-5)), facts, oracle, Randomness.seeded(0)).weights
-    assert np.linalg.norm(w) <= 0.1 * (1 + 1e-12)
+    w = method.run(plan, facts, oracle, Randomness.seeded(3)).weights
+    b = plan.noise.perturb(np.zeros(3), Randomness.seeded(3))
+    closest = np.zeros(3)
+    for _ in range(3000):
+        gradient = oracle.gradient(closest) + (plan.convexity * closest + b) / N
+        closest = facts.domain.project(closest - gradient / (1.0 + plan.convexity / N))
+    assert np.linalg.norm(closest) == pytest.approx(radius)
+    assert np.linalg.norm(w - closest) <= 6 * plan.output_noise.std
+    # the minimiser over everything, projected, is another point
+    free = replace(facts, domain=Everywhere())
+    projected = facts.domain.project(method.run(plan, free, oracle, Randomness.seeded(3)).weights)
+    assert np.linalg.norm(projected - closest) > 0.01 * radius
+
+
+@pytest.mark.parametrize("d", [2, 40])
+@pytest.mark.parametrize("radius", [1e-3, 1.0, 30.0])
+def test_the_minimiser_on_a_sphere_is_certified(d, radius):
+    """Flat directions and steep ones: what is returned is on the sphere, and its gradient points outwards."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        H, b = np.logspace(0, -4, d), rng.normal(size=d)
+
+        def gradient(w, H=H, b=b):
+            return H * w + np.tanh(w) / 10 + b
+
+        def curvature(w, H=H):
+            return lambda v: (H + (1 - np.tanh(w) ** 2) / 10) * v
+
+        w = newton_within(gradient, curvature, np.zeros(d), radius, 1e-10)
+        on_sphere = np.linalg.norm(newton(gradient, curvature, np.zeros(d), 1e-10)) > radius
+        assert np.linalg.norm(w) == pytest.approx(radius, rel=1e-14) if on_sphere else np.linalg.norm(w) <= radius
+        nu = -gradient(w) @ w / radius**2 if on_sphere else 0.0
+        assert nu >= 0
+        assert np.linalg.norm(gradient(w) + nu * w) <= 1e-10
+
+
+def test_a_gradient_that_points_inwards_keeps_a_point_on_the_sphere_from_being_certified():
+    """What falls towards the middle is no minimiser, however exactly its gradient points there."""
+    w = np.array([0.0, 2.0])
+    assert norm_within(w, -3 * w, 2.0) == 0.0
+    assert norm_within(w, 3 * w, 2.0) == 6.0
+    assert norm_within(w, np.array([1.0, -6.0]), 2.0) == pytest.approx(1.0)
+    assert norm_within(w / 2, -3 * w, 2.0) == 6.0
+
+
+def on_a_disc(X, y, sigma, Lambda, radius, angles, nodes):
+    """Densities of argmin over |w| <= radius of sum log(1 + exp(-y <w, x>)) + (Lambda/2)|w|^2 + <b, w> in the plane.
+
+    On the circle, at angle a: every b = -(grad + (Lambda + nu) w), nu >= 0, ends there, with Jacobian
+    radius^2 <t, (H + Lambda + nu) t>, t the tangent. Within: one b, with Jacobian det(H + Lambda).
+    """
+
+    def at(w):
+        p = 1 / (1 + np.exp(y * (w @ X.T)))
+        gradient = -(y * p) @ X + Lambda * w
+        return gradient, np.einsum("...i,ij,ik->...jk", p * (1 - p), X, X) + Lambda * np.eye(2)
+
+    def normal(b):
+        return np.exp(-(b**2).sum(axis=-1) / (2 * sigma**2)) / (2 * np.pi * sigma**2)
+
+    u = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+    gradient, H = at(radius * u)
+    t = np.stack([-u[:, 1], u[:, 0]], axis=-1)
+    bend = np.einsum("ai,aij,aj->a", t, H, t)
+    x, weight = np.polynomial.legendre.leggauss(400)
+    most = 10 * sigma / radius + np.linalg.norm(gradient, axis=1).max() / radius
+    nu, weight = most * (x + 1) / 2, most * weight / 2
+    b = gradient[:, None] + (nu[:, None] * radius) * u[:, None]
+    circle = radius**2 * ((bend[:, None] + nu) * normal(b) * weight).sum(axis=1) * (2 * np.pi / len(angles))
+    r = radius * (np.arange(nodes) + 0.5) / nodes
+    gradient, H = at(r[:, None, None] * u)
+    area = r[:, None] * (radius / nodes) * (2 * np.pi / len(angles))
+    return circle, normal(gradient) * np.linalg.det(H) * area
+
+
+@pytest.mark.parametrize("radius", [0.05, 0.4])
+@pytest.mark.parametrize("turned", [False, True], ids=["opposite", "orthogonal"])
+def test_the_profile_holds_over_a_disc(turned, radius):
+    """Where the minimiser lies on the edge with some probability, and within with the rest."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(20, 2)), np.ones(20)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    Z = X.copy()
+    Z[0] = [-X[0, 1], X[0, 0]] if turned else -X[0]
+    sigma, Lambda = 3.0, 5.0
+    angles = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+    laws = [on_a_disc(rows, y, sigma, Lambda, radius, angles, 200) for rows in (X, Z)]
+    for circle, inside in laws:
+        assert circle.sum() + inside.sum() == pytest.approx(1, abs=1e-4)
+        assert 0.02 < circle.sum()
+    tightest = 0.0
+    for epsilon_ in (0.1, 0.3, 0.5, 1.0):
+        delta = sum(np.maximum(p - math.exp(epsilon_) * q, 0).sum() for p, q in zip(*laws, strict=True))
+        bound = objective_delta(epsilon_, 0.25 / Lambda, sigma / 2, R1)
+        assert delta <= bound
+        tightest = max(tightest, delta / bound)
+    assert tightest > 0.05
 
 
 @pytest.mark.parametrize("calibration", ["tight", "paper"])
@@ -160,8 +263,6 @@ def test_the_claim_stands_and_half_the_noise_is_caught():
     oracles = worst_case.neighbours(facts, budget.relation)
 
     def found(randomness_factor):
-        from dataclasses import replace
-
         noise = replace(plan.noise, std=plan.noise.std * randomness_factor)
         used = replace(plan, noise=noise)
         draws = [worst_case.outputs(method, used, facts, o, Randomness.seeded(8), 20_000) for o in oracles]

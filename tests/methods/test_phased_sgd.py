@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sordino import PrivateLogisticRegression
 from sordino.budget import Budget, Relation
 from sordino.certificate import Certificate, verify
+from sordino.domains import Ball, Everywhere
 from sordino.losses import Hinge, Huber, Logistic
 from sordino.methods import PhasedSGD
 from sordino.oracle import linear_oracle
@@ -65,7 +67,7 @@ def test_the_event_is_that_of_one_phase():
         assert 0.999 <= epsilon(plan.event, 1e-6, BUDGET.relation) <= 1
         assert plan.event.event.multiplier == min(phase.noise.multiplier for phase in plan.phases)
     assert len(PhasedSGD(1, 0.7).plan(PROBLEM, BUDGET).phases) == 5
-    assert len(PhasedSGD(1, 0.7).plan(replace(PROBLEM, records=10**6), BUDGET).phases) == 8
+    assert len(PhasedSGD(1, 0.7).plan(replace(PROBLEM, records=10**5), BUDGET).phases) == 8
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.3])
@@ -106,6 +108,49 @@ def test_the_noise_of_every_phase():
         smallest = min(len(batch) for batch in np.array_split(np.arange(phase.first, phase.last), phase.steps))
         assert phase.noise.sensitivity == pytest.approx(2 * 1.0 * phase.step_size / smallest, rel=1e-9)
         before = after
+
+
+def test_a_start_from_further_away_than_rounding_is_reckoned_for_is_drawn_back():
+    """As the frequency of a rare class is, which is paid for by then: it was refused."""
+    plan = PhasedSGD(5, 0.7).plan(PROBLEM, BUDGET)
+    longest = plan.phases[0].begins
+    far, near = np.array([[9e3, 0.0, 0.0]]), np.array([[longest, 0.0, 0.0]])
+    assert far.shape == (1, D)
+    np.testing.assert_array_equal(*(run(PhasedSGD(), plan, start=start) for start in (far, near)))
+    inside = near / 2
+    assert not np.array_equal(*(run(PhasedSGD(), plan, start=start) for start in (inside, near)))
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) == 7
+    given = {"epsilon": 3.0, "row_norm": 3.0, "classes": [False, True], "random_state": 0}
+    model = PrivateLogisticRegression(method=PhasedSGD(), prepare=["starting score"], **given)
+    assert np.isfinite(model.fit(X, y).coef_).all()
+
+
+@pytest.mark.parametrize(("n", "asked"), [(10**5, 100.0), (10**6, 100.0), (10**7, 0.5), (10**7, 10.0), (10**9, 0.5)])
+@pytest.mark.parametrize("radius", [math.inf, 1.0])
+def test_noise_fits_beside_weights_wherever_they_are(n, asked, radius):
+    """It is refused beside what is 2^31 times as large, and whether it was would tell where the weights are."""
+    problem = Problem(n, 2, Logistic(), domain=Everywhere() if math.isinf(radius) else Ball(radius))
+    plan = PhasedSGD().plan(problem, Budget(asked, 1e-10))
+    for phase in plan.phases:
+        end = min(radius, phase.begins + phase.steps * phase.step_size)
+        perturbed = phase.noise.perturb(np.array([end, -end]), Randomness.seeded(0))
+        np.testing.assert_allclose(perturbed, [end, -end], atol=9 * phase.noise.std)
+
+
+def test_noise_that_would_not_fit_in_any_phase_is_refused():
+    with pytest.raises(
+        ValueError, match="1,000,000,000 records at epsilon 100: the noise of a phase would be too small"
+    ):
+        PhasedSGD().plan(Problem(10**9, 2, Logistic()), Budget(100.0, 1e-10))
+
+
+def test_weights_at_the_end_of_a_phase_may_be_large():
+    n = 1_000_000
+    problem = Problem(n, 2, Logistic())
+    plan = PhasedSGD(1000).plan(problem, Budget(100.0, 1e-10))
+    start = np.array([plan.phases[0].begins, 0.0])
+    oracle = linear_oracle(np.ones((n, 2)), np.ones(n), problem, ROWS)
+    assert np.isfinite(PhasedSGD().run(plan, problem, oracle, Randomness.seeded(0), start).weights).all()
 
 
 def test_it_learns_and_is_certified():

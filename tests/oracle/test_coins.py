@@ -15,7 +15,7 @@ from sordino.oracle.sampling import Poisson, drawn
 from sordino.privacy.counts import DISTANCE
 from sordino.privacy.randomness import Randomness
 
-RATES = [0.9999, 0.5, 0.3, 0.01, 0.001, 1e-4, 1e-9]
+RATES = [0.9999, 0.5, 0.3, 0.01, 0.001, 1e-4, 1e-9, 1e-310]
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ FORMS = {
     "single precision": lambda X: np.asarray(X, dtype=np.float32),
     "sparse": sparse.csr_array,
 }
-ONE_SCORE = [loss for loss in plain.LOSSES if loss.outputs == 1]
 ROWS = Rows(bound=2.0, intercept=0.4)
 D = 5
 

@@ -32,7 +32,6 @@ STORAGE = {
     "csr64": lambda X: sparse.csr_array(X),
 }
 SOME = np.array([0, 2, 3, 11, 12, 13, 30])
-NONE = np.empty(0, dtype=np.intp)
 
 
 def example(loss, rho=0.0, records=37, features=5, seed=0):

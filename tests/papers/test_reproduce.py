@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import pytest
 from typer.testing import CliRunner
 
 from sordino.cli.app import app
-from sordino.papers import page, reproduction
+from sordino.papers import page, provenance, reproduction
 from sordino.papers.catalogue import PAPERS, PIECES, Piece, find
 from sordino.papers.experiment import Cell, Value
 from sordino.papers.reproduction import cells_of, check, differences, kept, reproduce
@@ -61,6 +62,12 @@ def test_quick_cells_are_some_of_all(piece, tmp_path):
     assert set(quick) <= set(every)
 
 
+@pytest.mark.parametrize("name", ["bank", "adult", "creditcard", "wine", "bike"])
+def test_a_data_set_by_name_is_all_of_its_cells(name, tmp_path):
+    cells = find("000", "table3")[0].experiment.cells(tmp_path, quick=False)
+    assert len(reproduction._asked(cells, [name])) == 11
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", MEASURED, ids=lambda piece: piece.module)
 def test_a_whole_page_is_drawn_from_what_stands_committed(piece, tmp_path):
@@ -79,7 +86,9 @@ def test_a_page_of_one_cell_is_a_page(piece, tmp_path):
     known = cells_of(kept(piece))
     alone = list(known)[len(known) // 2]
     needed = piece.experiment.cells(tmp_path, quick=False)[alone].needs
-    text = page.write_page(piece, {name: known[name] for name in (*needed, alone)}, known, tmp_path, quick=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        text = page.write_page(piece, {name: known[name] for name in (*needed, alone)}, known, tmp_path, quick=False)
     assert "cells have been run. Not yet: " in text.read_text()
 
 
@@ -101,6 +110,15 @@ def test_every_table_and_figure_is_listed_with_a_reason_where_nothing_is_measure
 def test_what_there_is_not_is_a_sentence(asked, told):
     with pytest.raises(ValueError, match=told):
         find(*asked)
+
+
+@pytest.mark.parametrize("out", [["-o", "/home/me/x"], ["--out", "/home/me/x"], ["--out=/home/me/x"]])
+@pytest.mark.parametrize("data", [["--data", "/home/me/sets"], ["--data=/home/me/sets"]])
+def test_a_command_is_kept_without_the_folders_of_this_machine(out, data, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/usr/bin/sordino", "reproduce", "002", *out, *data, "--again"])
+    kept_command = provenance.command()
+    assert "/home" not in kept_command
+    assert kept_command.replace("=", " ") == "sordino reproduce 002 --out OUT --data DATA --again"
 
 
 # how a run goes
@@ -191,6 +209,15 @@ def test_only_some_cells_with_what_they_need(made, tmp_path):
     assert list(alone) == ["mnist"]
     with pytest.raises(ValueError, match="no cell has 'iris' in its name: they are called adult, one; mnist; last"):
         reproduce(PIECE, None, tmp_path, only=["iris"])
+
+
+def test_a_cell_that_an_earlier_program_called_otherwise_is_on_no_page(made, tmp_path):
+    reproduce(PIECE, None, tmp_path, tell=lambda line: None)
+    file = json.loads((tmp_path / "made.json").read_text())
+    file["cells"]["of old"] = file["cells"]["adult, one"]
+    (tmp_path / "made.json").write_text(json.dumps(file, indent=1))
+    assert "of old" not in reproduce(PIECE, None, tmp_path, tell=lambda line: None).read_text()
+    assert "of old" in (tmp_path / "made.json").read_text()
 
 
 def test_new_values_stand_beside_the_committed_ones(made, tmp_path):

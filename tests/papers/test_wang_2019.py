@@ -63,6 +63,12 @@ def test_noise_of_the_theorem_can_cost_more_than_it_says():
     assert figure.cost_of_printed_noise(1.2, 1024, 292) < 1.2
 
 
+@pytest.mark.parametrize(("data", "words"), [("all", "at every budget"), ("public convolutions", "at epsilon 8")])
+def test_what_the_paper_says_is_about_the_same_data(data, words):
+    assert words in report.claim({f"CIFAR-10, {data}, 8, DP-SGD, run 0": {}})
+    assert "MNIST" not in report.claim({f"CIFAR-10, {data}, 8, DP-SGD, run 0": {}})
+
+
 def found_with(recursive):
     """Two methods on MNIST at epsilon 3: DP-SGD ends at 4 % after 40 steps."""
 
@@ -82,6 +88,7 @@ def found_with(recursive):
 def test_the_claim_is_stated_as_it_turned_out(tmp_path):
     assert "after 20 steps, DP-SGD after 40: 0.50 times the iterations" in report.claim(found_with((9, 3.9, 3)))
     assert "never reaches the 4.00 %" in report.claim(found_with((9, 8, 5)))
+    assert "The paper: on MNIST at epsilon 3" in report.claim(found_with((9, 8, 5)))
     text = report.tables(found_with((9, 8, 5)))
     # the paper's errors are about replacing a record, and these runs are not
     assert "| MNIST, add/remove | 3 | DP-SRM | 1 | 40 | 1.00 | 5.00 | 3.00 |  | 1 |" in text

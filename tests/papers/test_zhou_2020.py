@@ -75,7 +75,11 @@ def test_the_report_compares_the_methods(tmp_path, monkeypatch):
         **{f"{name}, 8, run {i}": runs(level + 0.01 * i) for name, level in names.items() for i in range(2)},
     }
     text = report.tables(known)
-    assert "DP-RMSProp ends 25.0 points above DP-SGD (75.5 against 50.5)" in text
+    assert "After 1 epoch DP-RMSProp is 25.0 points above DP-SGD (65.5 against 40.5), after 2 DP-RMSProp is" in text
+    assert "after 100" not in text
+    whole = {f"{name}, 8, in full, run 0": {"accuracy": [0.1, end], "training accuracy": [0.1, 0.9]}
+             for name, end in (("DP-SGD", 0.9), ("DP-RMSProp", 0.8), ("DP-Adam", 0.85))}  # fmt: skip
+    assert "after 100 DP-Adam is 5.0 points below DP-SGD (85.0 against 90.0)." in report.tables({**known, **whole})
     assert "| 8 | DP-Adam | 0.1 | 2 | 60.5 ± 0.7 | 70.5 ± 0.7 | 70.5 ± 0.7 |" in text
     report.draw(known, tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").stat().st_size > 1000

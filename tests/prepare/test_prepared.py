@@ -37,7 +37,7 @@ from sordino.prepare import (
     only_a_constant,
     starting_score,
 )
-from sordino.prepare.choice import ALMOST_ALL, COLUMN_OF_TEXTS, OF_TEXTS, WIDTHS_SHARE
+from sordino.prepare.choice import ALMOST_ALL, COLUMN_OF_TEXTS, FAR, OF_TEXTS, WIDTHS_SHARE
 from sordino.prepare.starting_score import with_steps
 from sordino.privacy.accountants import epsilon
 from sordino.privacy.events import Composed, flatten
@@ -322,6 +322,19 @@ def test_auto_brings_texts_down_to_frequent_words():
     fewer = X[:, :299]
     assert not isinstance(method_of(no_constant, fewer, y), Prepared)
     assert not isinstance(method_of(no_constant, X.toarray(), y), Prepared)
+
+
+def test_on_frequent_words_of_many_texts_a_descent_goes_far():
+    """On all words, with a method of one's own, or with few texts, it is as it would be elsewhere."""
+
+    def chosen(few=False, **settings):
+        X, y = texts() if few else texts(1_200, 1_300)
+        return method_of(PrivateLogisticRegression(3.0, row_norm=4.0, classes=[-1, 1], **settings), X, y).method
+
+    assert chosen() == chosen(prepare=["frequent columns"]) == NoisyGradientDescent(release="auto", least_deviation=FAR)
+    for settings in ({"few": True}, {"prepare": ["norm quantile"]}):
+        assert chosen(**settings) == NoisyGradientDescent(release="auto")
+    assert chosen(method=NoisyGradientDescent(), prepare=["frequent columns"]) == NoisyGradientDescent()
 
 
 def test_steps_by_name_with_any_method():

@@ -157,6 +157,7 @@ def test_toml_gives_the_same_schema_back(
         (TARGET + "[columns]\nx = { low = 0, high = inf }", "finite numbers with low < high"),
         (TARGET + "[columns]\nx = { low = nan, high = 1 }", "finite numbers with low < high"),
         (TARGET + '[columns]\nx = { low = "0", high = 1 }', "`low` is '0': a number is needed"),
+        (TARGET + '[columns]\nx = { low = "2024-01-01", high = "2025-01-01" }', "; a date stands without quotes"),
         (TARGET + '[columns]\nx = { low = 0, high = 1, missing = "mean" }', "it can be 'middle'"),
         (
             TARGET + "[columns]\nx = { low = 0, high = 1, missing = 3 }",

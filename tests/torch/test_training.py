@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -396,3 +397,9 @@ def test_the_example_runs_and_gives_the_same_model_again(tmp_path):
         certified.append(torch.load(tmp_path / "mnist-weights.pt", weights_only=True))
     assert all(torch.equal(certified[0][name], certified[1][name]) for name in certified[0])
     assert Certificate.load(tmp_path / "mnist-certificate.json").notes
+
+
+def test_what_is_no_model_is_a_sentence():
+    for ask in (partial(fit, dataset=rings()), partial(plan, records=N)):
+        with pytest.raises(TypeError, match=r"model is .*: give a torch\.nn\.Module"):
+            ask(torch.tanh, LOSS, budget=BUDGET, epochs=1)

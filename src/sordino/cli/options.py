@@ -136,7 +136,7 @@ def method_named(name: str) -> Any:
     if name not in known:
         close = difflib.get_close_matches(name, known, 1)
         hint = f" Did you mean {close[0]}?" if close else ""
-        raise ValueError(f"method is {name!r}: it must be auto, {' or '.join(known)}.{hint}")
+        raise ValueError(f"method is {name!r}: it must be auto, {', '.join(known)}.{hint}")
     return known[name]()
 
 

@@ -71,7 +71,7 @@ def predict(
     text = io.BytesIO()
     pa.csv.write_csv(pa.table(columns), text)
     outputs.write(out, text.getvalue(), _PREDICTIONS)
-    say(f"{X.shape[0]} predictions of {loaded.schema.target.column!r} in {out}.")
+    say(f"{X.shape[0]} prediction{'' if X.shape[0] == 1 else 's'} of {loaded.schema.target.column!r} in {out}.")
     say("A prediction about a person is as sensitive as that person's record: the guarantee covers the model.")
 
 

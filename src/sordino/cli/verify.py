@@ -45,12 +45,12 @@ def read_and_verify(file: Path) -> tuple[Certificate, tuple[Finding, ...]]:
         # a character takes four bytes at most: what is beyond is refused unread
         content = start.read(4 * LONGEST + 1)
     try:
-        return _model(file) if content.startswith(b"PK") else _certificate(content)
+        return _model(file) if content.startswith(b"PK") else _certificate(file, content)
     except ValueError as error:
         _nothing_to_verify(str(error))
     except (TypeError, AttributeError, ArithmeticError, LookupError, RecursionError):
         # a stranger's file may hold anything under a digest that fits
-        _nothing_to_verify("this certificate is malformed: its values are not of the kinds a certificate has.")
+        _nothing_to_verify(f"{file}: this certificate is malformed: its values are not of the kinds that one has.")
 
 
 def _face(path: Path) -> Face:
@@ -83,17 +83,20 @@ def _model(file: Path) -> tuple[Certificate, tuple[Finding, ...]]:
     return model.certificate, verify_model(model)
 
 
-def _certificate(content: bytes) -> tuple[Certificate, tuple[Finding, ...]]:
+def _certificate(file: Path, content: bytes) -> tuple[Certificate, tuple[Finding, ...]]:
     from sordino.certificate import Certificate, verify as check
     from sordino.evaluation_file import EVALUATION
 
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        raise ValueError("this is not a certificate: it is not text.") from None
-    if re.match(EVALUATION.pattern, content):
-        return _evaluation(text)
-    certificate = Certificate.from_json(text)
+        raise ValueError(f"{file}: this is not a certificate: it is not text.") from None
+    try:
+        if re.match(EVALUATION.pattern, content):
+            return _evaluation(text)
+        certificate = Certificate.from_json(text)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None
     return certificate, check(certificate)
 
 

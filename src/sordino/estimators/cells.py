@@ -10,12 +10,22 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sordino.oracle.files.source import Source
+
 
 def require_numbers(name: str, values: Any) -> None:
     """Raise a sentence unless these are finite numbers, of X one row per record. No sentence quotes a cell."""
     require_unmasked(name, values)
     if values is None and name == "X":
         raise ValueError("X is None: give numbers, one row per record.")
+    if isinstance(values, Source):
+        raise TypeError(
+            f"{name} holds records in files ({type(values).__name__}), which are fitted and evaluated as such and "
+            "predicted as rows in memory: give those of a file, or of a piece of it."
+        )
+    names = names_of(values) or []
+    if len(set(names)) < len(names):
+        raise ValueError(f"two columns of {name} have the same name: give every column a name of its own.")
     kinds = [values.dtype] if hasattr(values, "dtype") else list(getattr(values, "dtypes", ()))
     if any(_kind(kind) in "mM" for kind in kinds):
         raise ValueError(
@@ -52,6 +62,15 @@ def require_unmasked(name: str, values: Any) -> None:
         )
 
 
+def require_labels(y: Any) -> None:
+    """Raise a sentence about labels under a mask, or missing among pandas' own kinds, which cannot be compared."""
+    require_unmasked("y", y)
+    if hasattr(getattr(y, "dtype", None), "na_value") and y.isna().any():
+        raise ValueError(
+            "y contains NaN or another missing label: give every record a label, or drop those that have none."
+        )
+
+
 def _as_numbers(name: str, values: Any, kinds: list[Any]) -> Any:
     """The numbers; None where scikit-learn's sentence is as good, because it is about the kind of an object."""
     may_lack = any(hasattr(kind, "na_value") for kind in kinds)
@@ -77,12 +96,18 @@ def _as_numbers(name: str, values: Any, kinds: list[Any]) -> Any:
 
 def require_fitted_names(estimator: Any, X: Any) -> None:
     """Raise a sentence if a data frame has other columns than the one the estimator was fitted on."""
-    fitted, given = getattr(estimator, "feature_names_in_", None), getattr(X, "columns", None)
-    if fitted is not None and given is not None and list(fitted) != list(given):
+    fitted, given = getattr(estimator, "feature_names_in_", None), names_of(X)
+    if fitted is not None and given is not None and list(fitted) != given:
         raise ValueError(
             "The feature names should match those that were passed during fit: give the same columns, of the same "
             "names and in the same order."
         )
+
+
+def names_of(X: Any) -> list[Any] | None:
+    """Of a table's columns; one of PyArrow has what is in them under `columns`."""
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    return None if names is None else list(names)
 
 
 def _kind(dtype: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from sordino import wire
 from sordino.arrays import Array
 from sordino.estimators.before import KnowsItsPipeline
-from sordino.estimators.cells import require_fitted_names, require_numbers, require_unmasked
+from sordino.estimators.cells import require_fitted_names, require_labels, require_numbers
+from sordino.estimators.class_scores import class_probabilities, most_likely
 from sordino.estimators.intervals import HasIntervals
 from sordino.estimators.linear import Settings, fit_linear
 from sordino.estimators.notebook import ShowsItsPromise
@@ -140,10 +141,7 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
         return scores.ravel() if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        scores = self.decision_function(X)
-        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[chosen]
-        return labels
+        return most_likely(self.decision_function(X), self.classes_)
 
     def task(self, classes: NDArray[Any]) -> LinearTask:
         """What is trained, for these sorted classes."""
@@ -168,7 +166,7 @@ class _PrivateClassifier(HasIntervals, ShowsItsPromise, KnowsItsPipeline, ReadsT
             self.n_features_in_ = X.shape[1]
             return source, None, classes, known
         require_numbers("X", X)
-        require_unmasked("y", y)
+        require_labels(y)
         kinds = [np.float64, np.float32]
         features, y = validate_data(self, X, y, accept_sparse="csr", dtype=kinds, order="C", ensure_all_finite=False)
         labels = column_or_1d(y, warn=True)
@@ -230,11 +228,7 @@ class PrivateLogisticRegression(_PrivateClassifier):
     """
 
     def predict_proba(self, X: Any) -> Array:
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        probabilities: Array = softmax(scores, axis=1)
-        return probabilities
+        return class_probabilities(self.decision_function(X))
 
     def predict_interval(self, X: Any, level: float = 0.95) -> Array:
         """Low and high end of the second class's probability (records x 2)."""
@@ -318,5 +312,5 @@ def _require_known(strange: int, classes: NDArray[Any]) -> None:
     if strange:
         raise ValueError(
             f"at least one label is not among the {len(classes)} given classes: add the missing classes, or drop such "
-            "records by a rule that does not look at the others."
+            "records by a rule that does not look at the others. The number 1 and the text '1' are different labels."
         )

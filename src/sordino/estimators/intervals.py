@@ -13,6 +13,11 @@ from sordino.inference import why_no_intervals
 from sordino.intervals import Intervals, coefficient_intervals, score_intervals
 
 
+class NoIntervals(ValueError, AttributeError):
+    """Where none were asked for, or none came out. Also the error of an attribute that is not there, as scikit-learn's
+    `NotFittedError` is, because whoever lists a model's attributes asks for `standard_errors_`."""
+
+
 class HasIntervals:
     """`covariance_` is that of `coef_` and `intercept_`, in this order, over other records and other noise; or None."""
 
@@ -37,5 +42,5 @@ class HasIntervals:
     def _covariance(self) -> Array:
         check_is_fitted(self)
         if self.covariance_ is None:
-            raise ValueError(why_no_intervals(self.certificate_))
+            raise NoIntervals(why_no_intervals(self.certificate_))
         return self.covariance_

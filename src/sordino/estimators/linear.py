@@ -10,6 +10,7 @@ from typing import Any
 
 from scipy.sparse import issparse
 
+from sordino import wire
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
 from sordino.estimators.persons import Whose
@@ -28,7 +29,7 @@ from sordino.methods import (
     Setting,
     SufficientStatistics,
 )
-from sordino.methods.protocol import AnyMethod
+from sordino.methods.protocol import AnyMethod, require_settings
 from sordino.methods.settings import require_delta
 from sordino.oracle.files.source import Source
 from sordino.oracle.rows import Rows
@@ -43,6 +44,7 @@ from sordino.prepare import (
     PreparationStep,
     Prepared,
     default_preparation,
+    far_on_words,
     left_for_training,
     only_a_constant,
     share_of,
@@ -236,7 +238,8 @@ def prepared_method(
     left = left_for_training(problem, budget, share_of(steps))
     if isinstance(method, str) and method == "auto":
         # Gaussian releases share a budget to the last bit; objective perturbation needs a search, and wins nothing here
-        return Prepared(choose(problem, left, without=(ObjectivePerturbation,)), steps, intercept)
+        chosen = choose(problem, left, without=(ObjectivePerturbation,))
+        return Prepared(far_on_words(chosen, steps, problem, budget), steps, intercept)
     return Prepared(method_for(method, problem, left), steps, intercept)
 
 
@@ -276,8 +279,12 @@ def method_for(method: AnyMethod | str, problem: Problem, budget: Budget) -> Any
         return choose(problem, budget)
     if isinstance(method, RepeatedSelection):
         return replace(method, settings=tuple(_searched(setting, problem, budget) for setting in method.settings))
+    require_settings(method)
     if not isinstance(method, Method):
-        raise TypeError(f"method is a {type(method).__name__}: it must be 'auto' or a method with plan and run.")
+        raise TypeError(
+            f"method is {wire.shown(method)}: it must be 'auto' or a method such as NoisyGradientDescent() or "
+            "OutputPerturbation()."
+        )
     return method
 
 

@@ -13,14 +13,14 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from sordino.arrays import Array
 from sordino.certificate import Certificate
 from sordino.estimators.before import KnowsItsPipeline
-from sordino.estimators.cells import require_fitted_names, require_numbers, require_unmasked
+from sordino.estimators.cells import require_fitted_names, require_labels, require_numbers
+from sordino.estimators.class_scores import class_probabilities, most_likely
 from sordino.estimators.classifiers import classes_of, codes_of
 from sordino.estimators.linear import row_bound
 from sordino.estimators.notebook import ShowsItsPromise
@@ -205,7 +205,7 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
             X, codes = self._table(X, y, places)
         else:
             require_numbers("X", X)
-            require_unmasked("y", y)
+            require_labels(y)
             X, y = validate_data(self, X, y, dtype=np.float64, order="C", ensure_all_finite=False)
             labels = column_or_1d(y, warn=True)
             classes, known = classes_of(self.classes, labels)
@@ -225,17 +225,10 @@ class PrivateMLPClassifier(ClassifierMixin, _PrivateNetwork):  # type: ignore[mi
         return outputs.ravel() if len(self.classes_) == 2 else outputs
 
     def predict(self, X: Any) -> NDArray[Any]:
-        scores = self.decision_function(X)
-        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[chosen]
-        return labels
+        return most_likely(self.decision_function(X), self.classes_)
 
     def predict_proba(self, X: Any) -> Array:
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        probabilities: Array = softmax(scores, axis=1)
-        return probabilities
+        return class_probabilities(self.decision_function(X))
 
 
 class PrivateMLPRegressor(RegressorMixin, _PrivateNetwork):  # type: ignore[misc]

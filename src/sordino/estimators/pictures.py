@@ -25,14 +25,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino import wire
 from sordino.arrays import Array
 from sordino.budget import Budget
+from sordino.estimators.before import KnowsItsPipeline
 from sordino.estimators.cells import require_unmasked
+from sordino.estimators.class_scores import class_probabilities, most_likely
 from sordino.estimators.classifiers import PrivateLogisticRegression
 from sordino.estimators.linear import stated
 from sordino.estimators.notebook import ShowsItsPromise
@@ -59,7 +60,7 @@ CENTRE_SHARE, NORM_SHARE, LARGEST_ERROR = 0.02, 0.01, 0.3
 MAPS: dict[str, type[PictureMap]] = {"HOG": HOG, "Scattering": Scattering}
 
 
-class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class PrivateImageClassifier(ShowsItsPromise, KnowsItsPipeline, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Pictures to classes, by public features and a linear model that is (epsilon, delta)-differentially private.
 
     Every picture becomes a row of norm 1 at most, by itself, so that the map costs nothing. The rows' linear model is
@@ -130,7 +131,8 @@ class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  
             records=self.records,
             l2=self.l2,
             random_state=self.random_state,
-        ).fit(rows, y)
+        )
+        model._as_part_of(self).fit(rows, y)
         self.coef_, self.intercept_, self.classes_ = model.coef_, model.intercept_, model.classes_
         self.chosen_, self.row_bound_ = model.chosen_, model.row_bound_
         # the map is a part of what is released: its name is in those of the features
@@ -145,17 +147,10 @@ class PrivateImageClassifier(ShowsItsPromise, ClassifierMixin, BaseEstimator):  
         return scores.ravel() if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        scores = self.decision_function(X)
-        chosen = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        labels: NDArray[Any] = self.classes_[chosen]
-        return labels
+        return most_likely(self.decision_function(X), self.classes_)
 
     def predict_proba(self, X: Any) -> Array:
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            return np.column_stack([expit(-scores), expit(scores)])
-        probabilities: Array = softmax(scores, axis=1)
-        return probabilities
+        return class_probabilities(self.decision_function(X))
 
     def _map(self, sides: tuple[int, ...]) -> PictureMap:
         if isinstance(self.features, PictureMap):
@@ -202,10 +197,16 @@ def map_of(names: Sequence[str]) -> PictureMap | None:
         return None
     settings = re.findall(r"([a-z]+)=(\([0-9, ]+\)|[0-9]+|True|False)", found[2])
     given = {name: _read(value) for name, value in settings}
-    made = MAPS[found[1]](**given)
+    try:
+        made = MAPS[found[1]](**given)
+        columns = made.columns()
+    except (TypeError, ValueError):
+        # a feature may have any name, and a stranger's file any features
+        return None
+    if columns != len(names):
+        return None
     # a file that is older than a setting does not name it, and means what it is when it is not given
-    expected = _named(type(made), given, len(made.get_feature_names_out()))
-    return made if list(expected) == list(names) else None
+    return made if list(_named(type(made), given, columns)) == list(names) else None
 
 
 def _named(kind: type[PictureMap], settings: Mapping[str, Any], columns: int) -> NDArray[np.object_]:

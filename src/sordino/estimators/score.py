@@ -13,7 +13,7 @@ from sklearn.utils.validation import column_or_1d
 
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
-from sordino.estimators.cells import require_numbers, require_unmasked
+from sordino.estimators.cells import names_of, require_labels, require_numbers
 from sordino.estimators.classifiers import codes_of
 from sordino.estimators.linear import randomness_of, warn_of_earlier_releases
 from sordino.estimators.persons import Whose
@@ -275,7 +275,7 @@ def _pieces(model: LoadedModel, trial: _Trial, X: Any, y: Any) -> Iterator[tuple
         require_numbers("X", X)
         if y is None:
             raise ValueError("y is None: give the true target of every record.")
-        names = getattr(X, "columns", None)
+        names = names_of(X)
         if names is not None and model.feature_names is not None and list(map(str, names)) != list(model.feature_names):
             raise ValueError("the columns are not those that the model was fitted on: give the same, in their order.")
         rows = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X, dtype=float)
@@ -283,7 +283,7 @@ def _pieces(model: LoadedModel, trial: _Trial, X: Any, y: Any) -> Iterator[tuple
             require_numbers("y", y)
             targets = np.asarray(y, dtype=float)
         else:
-            require_unmasked("y", y)
+            require_labels(y)
             targets = codes_of(column_or_1d(y), model.classes).astype(float)
         if targets.shape != (rows.shape[0],):
             raise ValueError(f"y has shape {targets.shape} and X has {rows.shape[0]} rows: one target each is needed.")

@@ -124,7 +124,7 @@ class PrivateSearch(ShowsItsPromise, MetaEstimatorMixin, BaseEstimator):  # type
 
 
 def _settings(estimator: Any, grid: Mapping[str, Sequence[Any]]) -> tuple[Setting, ...]:
-    parameters = estimator.get_params(deep=False)
+    parameters = estimator.get_params(deep=False) if isinstance(estimator, BaseEstimator) else {}
     if not all(name in parameters for name in (*SEARCHED, "epsilon")):
         raise TypeError(
             f"estimator is a {type(estimator).__name__}: a search needs a private one, such as "

@@ -15,7 +15,7 @@ from sordino.oracle.files.source import Coding, Source
 from sordino.oracle.statistics import FoundValues
 from sordino.sentences import SCHEMA_PUBLIC
 from sordino.tabular.columns import ClassTarget, NumberTarget
-from sordino.tabular.schema import Schema
+from sordino.tabular.schema import Schema, require_schema
 
 
 class ReadsTables:
@@ -49,12 +49,7 @@ class ReadsTables:
         return self.schema
 
     def _schema(self) -> Schema:
-        schema = self.encoded_by
-        if not isinstance(schema, Schema):
-            raise TypeError(
-                f"schema is a {type(schema).__name__}: give a sordino.Schema, such as Schema.load('schema.toml')."
-            )
-        return schema
+        return require_schema(self.encoded_by)
 
     def _records(self, X: Any, y: Any, coding: Coding, found: FoundValues | None = None) -> tuple[Any, Array | None]:
         """Rows and coded targets: those of the table's own column, or `y` in its place.

@@ -42,7 +42,7 @@ class HOG(PictureMap):
         self.orientations = orientations
         self.deskewed = deskewed
 
-    def _columns(self) -> int:
+    def columns(self) -> int:
         height, width, _ = self._sides()
         if not self.cells or any(not 1 <= count <= min(height, width) for count in self.cells):
             raise ValueError(f"cells is {self.cells}: give numbers from 1 to {min(height, width)}, the shorter side.")
@@ -54,6 +54,6 @@ class HOG(PictureMap):
         # imported here because the compiler takes a while to load
         from sordino.features.kernels import histograms
 
-        out = np.zeros((len(pictures), self._columns()), dtype=np.float32)
+        out = np.zeros((len(pictures), self.columns()), dtype=np.float32)
         histograms(pictures, np.array(self.cells, dtype=np.int64), self.orientations, SOFTENING, out)
         return out

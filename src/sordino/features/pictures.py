@@ -17,7 +17,7 @@ CHUNK = 16
 
 
 class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """A subclass says how many columns come out (`_columns`), and how pictures become rows (`_mapped`).
+    """A subclass says how many columns come out (`columns`), and how pictures become rows (`_mapped`).
 
     A picture's row depends on that picture alone. Rows are float32. `deskewed` pictures are sheared first, until what
     is light in them stands upright.
@@ -30,14 +30,14 @@ class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
         """Nothing is learnt: only the number of pixels is compared with `shape`."""
         X = validate_data(self, X, dtype=None, skip_check_array=True)
         self._require_pixels(np.shape(X))
-        self.n_features_out_ = self._columns()
+        self.n_features_out_ = self.columns()
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float32]:
         pixels = np.asarray(X)
         self._require_pixels(pixels.shape)
         height, width, channels = self._sides()
-        out = np.empty((len(pixels), self._columns()), dtype=np.float32)
+        out = np.empty((len(pixels), self.columns()), dtype=np.float32)
 
         def task(number: int) -> None:
             start = number * CHUNK
@@ -58,10 +58,10 @@ class PictureMap(TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         name = type(self).__name__.lower()
-        return np.array([f"{name}{number}" for number in range(self._columns())], dtype=object)
+        return np.array([f"{name}{number}" for number in range(self.columns())], dtype=object)
 
     @abstractmethod
-    def _columns(self) -> int: ...
+    def columns(self) -> int: ...
 
     @abstractmethod
     def _mapped(self, pictures: NDArray[np.float32]) -> NDArray[np.float32]: ...

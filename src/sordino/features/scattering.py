@@ -12,6 +12,10 @@ of its mirror image are added before: what differs between them would only cost 
 neighbouring cells where a thing may stand in either: each is then averaged with those beside it, by 1/4, 1/2 and 1/4
 along both sides, the border repeated.
 
+What moduli of red, green and blue say is nearly the same three times. Of  (R + G + B)/3,  (R - B)/2  and
+(2G - R - B)/4, lightness and two opponent colours, it is not: those may take their place. And a few strong edges
+outweigh in a group what else there is, unless square roots of S1 and S2 are taken before.
+
 Convolutions with wavelets are products of Fourier transforms. Sampling every k-th pixel folds the spectrum: its k x k
 pieces are averaged. The low pass is a product of one along each side, so that  u * phi, sampled, is R u C  with two
 small matrices.
@@ -37,7 +41,8 @@ OCTAVES = 2
 STEP: int = 2**OCTAVES
 CHANNELS = 1 + OCTAVES * ORIENTATIONS + ORIENTATIONS**2
 _GROUP = 3
-_STABLE = 1e-5
+_STABLE, _STABLE_OF_ROOTS = 1e-5, 1e-3
+"""What a group's variance is measured against: fainter groups than this stay faint."""
 _PERIODS = range(-2, 3)
 
 
@@ -47,7 +52,8 @@ class Scattering(PictureMap):
     `shape` is (height, width) or (height, width, channels), as the pixels lie in a row; pixels are expected in [0, 1].
     Sides are multiples of four. `mirrored` says that left and right do not matter, as of things and unlike letters, and
     `smoothed` that a few pixels up, down or sideways do not; `deskewed` is for writing, light on dark: what leans is
-    sheared upright before.
+    sheared upright before. `opponent` takes lightness and two differences of colours for red, green and blue, and
+    `compressed` the square roots of the wavelets' answers.
     """
 
     def __init__(
@@ -57,22 +63,33 @@ class Scattering(PictureMap):
         mirrored: bool = False,
         smoothed: bool = False,
         deskewed: bool = False,
+        opponent: bool = False,
+        compressed: bool = False,
     ) -> None:
         self.shape = shape
         self.mirrored = mirrored
         self.smoothed = smoothed
         self.deskewed = deskewed
+        self.opponent = opponent
+        self.compressed = compressed
 
-    def _columns(self) -> int:
+    def columns(self) -> int:
         height, width, colours = self._sides()
         if height % STEP or width % STEP or min(height, width) < 2 * STEP:
             raise ValueError(
                 f"shape is {self.shape}: both sides must be multiples of {STEP}, and {2 * STEP} or more. Pad the "
                 "pictures."
             )
+        if self.opponent and colours != 3:
+            raise ValueError(
+                f"opponent colours are of red, green and blue, and shape is {self.shape}: give (height, width, 3), or "
+                "leave opponent out."
+            )
         return colours * CHANNELS * (height // STEP) * (width // STEP)
 
     def _mapped(self, pictures: Real) -> Real:
+        if self.opponent:
+            pictures = _opponents(pictures)
         rows = self._normalised(pictures)
         if self.mirrored:
             rows = rows + self._normalised(pictures[:, :, ::-1])
@@ -86,8 +103,19 @@ class Scattering(PictureMap):
         count, height, width, colours = pictures.shape
         padded = _padded(np.moveaxis(pictures, 3, 1).reshape(count * colours, height, width))
         channels = _scattered(padded, _bank(*padded.shape[1:]))
-        rows: Real = _normalised(channels.reshape(count, colours * CHANNELS // _GROUP, -1)).reshape(count, -1)
+        if self.compressed:
+            # the low pass, cut off, may fall below zero by a little
+            channels[:, 1:] = np.sqrt(np.maximum(channels[:, 1:], 0))
+        stable = _STABLE_OF_ROOTS if self.compressed else _STABLE
+        groups = channels.reshape(count, colours * CHANNELS // _GROUP, -1)
+        rows: Real = _normalised(groups, stable).reshape(count, -1)
         return rows
+
+
+def _opponents(pictures: Real) -> Real:
+    red, green, blue = np.moveaxis(pictures, 3, 0)
+    both = red + blue
+    return np.stack([(both + green) / 3, (red - blue) / 2, (2 * green - both) / 4], axis=3)
 
 
 class LowPass(NamedTuple):
@@ -213,11 +241,11 @@ def _spectrum_of(filter: NDArray[np.complex128]) -> Real:
     return found
 
 
-def _normalised(groups: Real) -> Real:
+def _normalised(groups: Real, stable: float) -> Real:
     """Mean 0 in every group, and variance 1 in those that are not faint."""
     centred = groups - groups.mean(axis=2, keepdims=True)
     variance = np.square(centred).mean(axis=2, keepdims=True)
-    scaled: Real = centred / np.sqrt(variance + _STABLE)
+    scaled: Real = centred / np.sqrt(variance + stable)
     return scaled
 
 

@@ -101,6 +101,8 @@ class Terms:
     """Whether every release needs an officer's word."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.cap, Budget):
+            raise TypeError(f"cap is {wire.shown(self.cap)}: give a Budget, such as Budget(epsilon=2, delta=1e-6).")
         for name in ("per_year", "per_member_year"):
             epsilon = getattr(self, name)
             if epsilon is not None and not 0 < epsilon <= self.cap.epsilon:
@@ -367,7 +369,8 @@ class Book:
         if dataset not in self.tallies:
             known = ", ".join(map(repr, self.tallies)) or "none yet"
             raise ValueError(
-                f"{dataset!r} is not open (open: {known}): give it a budget with open(dataset, cap) first."
+                f"{dataset!r} is not open (open: {known}): name one that is, or give it a budget first, with "
+                "`sordino ledger open` or open(dataset, cap)."
             )
         return self.tallies[dataset]
 

@@ -575,11 +575,20 @@ class Ledger:
         with self._forgetting_after_errors():
             remembered = self._remembered()
             with self._store.writing() as transaction:
-                writer = _Writer(self._follow(transaction, *remembered), transaction, self.identity)
+                book = self._follow(transaction, *remembered)
+                writer = _Writer(book, transaction, self.identity, self._now(transaction))
                 if writer.book.lines == 0:
                     writer.write(header)
                 yield writer
             self._keep(writer.book)
+
+    def _now(self, transaction: Transaction) -> str:
+        """Not before the last entry: a clock that was set back gives nobody a year again, or a day that has passed."""
+        last, before = transaction.last(), ""
+        if last is not None:
+            with _sentences(self.address, last):
+                before = str(rules.read_body(last.body).get("created", ""))
+        return max(before, transaction.now().replace(microsecond=0).isoformat())
 
     @contextmanager
     def _forgetting_after_errors(self) -> Iterator[None]:
@@ -627,11 +636,11 @@ class Ledger:
 class _Writer:
     """The ledger, held by this operation alone until its block ends."""
 
-    def __init__(self, book: Book, transaction: Transaction, identity: Identity | None) -> None:
+    def __init__(self, book: Book, transaction: Transaction, identity: Identity | None, now: str) -> None:
         self.book = book
         self._transaction = transaction
         self._identity = identity
-        self.now = transaction.now().replace(microsecond=0).isoformat()
+        self.now = now
 
     @property
     def year(self) -> int:

@@ -67,7 +67,9 @@ class NoisyGradientDescent:
     """Noise in every step. What is `None` among `steps`, `step_size` and `clip` balances the predicted error on public
     facts alone; `clip` is the Lipschitz constant where the other two are given. On a network all three must be.
 
-    `radius` is a public guess of |w*| for that balance, used where neither the penalty nor the domain bounds it.
+    `radius` is a public guess of |w*| for that balance, used where neither the penalty nor the domain bounds it. A plan
+    in which every step is paid for lets noise move the score of a row of full norm by `least_deviation` at least
+    (p in `methods.schedule`): the more, the longer it descends.
     """
 
     steps: int | None = None
@@ -76,6 +78,7 @@ class NoisyGradientDescent:
     release: ReleasedOrAuto = "last"
     radius: float | None = None
     calibration: Calibration = "tight"
+    least_deviation: float | None = None
 
     needs: ClassVar[type[Oracle]] = Oracle
     run = staticmethod(descend)
@@ -112,7 +115,13 @@ class NoisyGradientDescent:
         require_delta("noisy gradient descent", budget)
         require_paper_setting(self.calibration, budget, "Yu et al. 2020")
         require_given(self, problem, "steps", "step_size", "clip")
-        check_settings(self, ("step_size", "clip", "radius"), ("steps",), chosen={"release": ReleasedOrAuto})
+        positive = ("step_size", "clip", "radius", "least_deviation")
+        check_settings(self, positive, ("steps",), chosen={"release": ReleasedOrAuto})
+        if self.least_deviation and (self.steps or self.step_size or self.radius or self.calibration == "paper"):
+            raise ValueError(
+                f"least_deviation is {self.least_deviation:g}, which is for a length that is planned: leave it out, or "
+                "steps, step_size, radius and calibration."
+            )
 
     def _descent(self, problem: AnyProblem, budget: Budget) -> HeavyBall:
         if isinstance(problem, NetworkProblem) or (self.steps and self.step_size):
@@ -121,9 +130,11 @@ class NoisyGradientDescent:
             return HeavyBall(*self._theorem(problem, budget), 0.0)
         clip = None if self.clip is None else clip_of(problem, self.clip)
         free = self.release in ("last", "auto") and not (self.steps or self.step_size)
+        least_p = self.least_deviation or 0.0
         if free and math.isinf(problem.domain.radius) and (problem.convex or problem.summed):
-            return heavy_ball(problem, budget, self.radius, clip)
-        descent = balanced_descent(problem, budget, self.steps, self.step_size, self.radius, clip, self._paid)
+            return heavy_ball(problem, budget, self.radius, clip, least_p)
+        asked = self.steps, self.step_size, self.radius, clip
+        descent = balanced_descent(problem, budget, *asked, self._paid, least_p=least_p)
         return HeavyBall(*descent, 0.0)
 
     def _kept(self, problem: AnyProblem, budget: Budget, paid_for: bool) -> tuple[KeptOutput, Stop]:

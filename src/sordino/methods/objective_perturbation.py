@@ -1,10 +1,11 @@
 r"""Objective perturbation (Bassily, Feldman, Talwar & Thakurta 2019, Algorithm 2), exact up to a certified tolerance.
 
-    theta* = argmin  sum_i l(theta; z_i) + (Lambda/2)|theta|^2 + <b, theta>,     b ~ N(0, sigma^2 I)
-    stop where the gradient norm is at most tau;     release  theta + N(0, sigma_o^2 I)
+    theta* = argmin_W  sum_i l(theta; z_i) + (Lambda/2)|theta|^2 + <b, theta>,     b ~ N(0, sigma^2 I)
+    stop where the gradient norm is at most tau;     release  Pi( theta + N(0, sigma_o^2 I) )
 
-Lambda = n mu + Lambda_x counts all strong convexity there is. The released point is within tau/Lambda of theta*
-whatever the records, so the output noise covers a distance of 2 tau/Lambda (b on its lattice adds half a step to tau).
+Lambda = n mu + Lambda_x counts all strong convexity there is. The point that noise is added to is within tau/Lambda of
+theta* whatever the records, so it covers a distance of 2 tau/Lambda (b on its lattice adds half a step to tau). W is a
+ball or everything; projecting a minimiser over everything would give up its far directions and its near ones alike.
 
 Privacy: see `privacy.objective`, whose profile holds for one score per record. Theorem 5.2 of the paper, with
 sigma^2 = 10 L^2 log(1/delta)/epsilon^2, is false for its own relation, replace-one, when delta is small;
@@ -13,8 +14,7 @@ domain of radius M,
 
     lambda = (2L/M) sqrt(2/n + 4 d log(1/delta) / (epsilon n)^2),
 
-under the conditions epsilon <= 1, delta <= 1/n^2 and beta <= epsilon n lambda, and certifies what they truly give. The
-paper minimises over the domain; here the minimiser is projected onto it.
+under the conditions epsilon <= 1, delta <= 1/n^2 and beta <= epsilon n lambda, and certifies what they truly give.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sordino.losses import Squared
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import MOST_EPSILON, OUTPUT_SHARE, TOLERANCE, added_convexity, expected_radius
 from sordino.methods.settings import require_conditions, require_delta, require_linear, require_paper_setting
-from sordino.methods.solvers import newton, svrg
+from sordino.methods.solvers import newton_within, svrg
 from sordino.oracle.protocol import ExactOracle, Oracle
 from sordino.penalties import Ridge
 from sordino.privacy.calibrate import calibrate
@@ -147,14 +147,15 @@ class ObjectivePerturbation:
                 product = oracle.curvature_product(w)
                 return lambda v: product(v) + ridge * v
 
-            theta = newton(gradient, curvature, start, plan.tolerance / n)
+            theta = newton_within(gradient, curvature, start, problem.domain.radius, plan.tolerance / n)
         else:
             beta = problem.loss.smoothness(problem.row_norm) + ridge
 
             def batch_gradient(w: Array, batch: NDArray[np.intp]) -> Array:
                 return oracle.gradient(w, batch) * (n / len(batch)) + ridge * w + b
 
-            theta = svrg(gradient, batch_gradient, n, beta, ridge, start, plan.tolerance / n, randomness.sampling)
+            domain, stream = problem.domain, randomness.sampling
+            theta = svrg(gradient, batch_gradient, n, beta, ridge, start, domain, plan.tolerance / n, stream)
         return plan.output_noise.perturb(theta, randomness)
 
     def require(self, problem: AnyProblem, budget: Budget) -> Problem:

@@ -31,6 +31,7 @@ import numpy as np
 
 from sordino.arrays import Array
 from sordino.budget import Budget, Relation
+from sordino.domains import Ball
 from sordino.methods.protocol import AnyProblem, Calibration, Release, StepEvents
 from sordino.methods.schedule import expected_radius, gaussian_allowance
 from sordino.methods.settings import check_settings, require_delta, require_linear
@@ -51,6 +52,10 @@ MOST_PHASES = 8
 nothing, and be hidden by noise that is hardly larger than what arithmetic rounds."""
 
 
+LARGEST = 2.0**30
+"""Of weights that noise is added to, in standard deviations: there are fewer phases where theirs could be larger."""
+
+
 @dataclass(frozen=True)
 class Phase:
     """Records `first` to `last`, which does not belong to it, in so many steps; `noise` is drawn once at its end."""
@@ -61,7 +66,7 @@ class Phase:
     step_size: float
     noise: GaussianNoise
     begins: float
-    """At most so far from zero, by which rounding is reckoned."""
+    """At most so far from zero, by which rounding is reckoned: weights from further away are drawn back to there."""
 
 
 @dataclass(frozen=True)
@@ -101,28 +106,42 @@ class PhasedSGD:
         L, beta, _ = problem.constants
         n, d = problem.records, problem.dim
         m = self.batch_size or math.ceil(n / MOST_STEPS)
-        k = min(max(1, int(math.log2(n / m))), MOST_PHASES)
-        ends = [0, *(n - n // 2**i for i in range(1, k)), n]
-        lengths = [last - first for first, last in pairwise(ends)]
-        counts = [max(1, length // m) for length in lengths]
-        eta = self.step_size or self._step_size(problem, budget, m, counts[0])
+        most = min(max(1, int(math.log2(n / m))), MOST_PHASES)
+        # the first phase is as long in fewer phases, but where there is no other
+        eta = self.step_size or self._step_size(problem, budget, m, _steps(_lengths(n, most)[0], m))
         if not eta <= 2 / beta:
             raise ValueError(
                 f"step_size is {eta}: phased SGD needs at most 2/beta = {2 / beta:g}, above which a step may take two "
                 "points further apart."
             )
 
-        def plan_at(z: float) -> PhasedSGDPlan:
-            phases, begins = [], eta * L * counts[0]
-            for i, (T, length) in enumerate(zip(counts, lengths, strict=True)):
-                eta_i = eta / 4**i
-                # the smallest batch of a phase has length // T records
-                Delta = 2 * L * eta_i / (length // T) + _rounding(T, length // T, d, begins, eta_i * L)
-                phases.append(Phase(ends[i], ends[i + 1], T, eta_i, GaussianNoise.at(z, Delta, d), begins))
-                begins += eta_i * L * T + 10 * phases[-1].noise.std * math.sqrt(d)
-            return PhasedSGDPlan(tuple(phases))
+        def plan_of(k: int) -> PhasedSGDPlan:
+            lengths = _lengths(n, k)
 
-        return plan_at(calibrate(lambda z: plan_at(z).event, budget))
+            def plan_at(z: float) -> PhasedSGDPlan:
+                phases, first, begins = [], 0, eta * L * _steps(lengths[0], m)
+                for i, length in enumerate(lengths):
+                    T, eta_i = _steps(length, m), eta / 4**i
+                    # the smallest batch of a phase has length // T records
+                    Delta = 2 * L * eta_i / (length // T) + _rounding(T, length // T, d, begins, eta_i * L)
+                    phases.append(Phase(first, first + length, T, eta_i, GaussianNoise.at(z, Delta, d), begins))
+                    first, begins = first + length, begins + eta_i * L * T + 10 * phases[-1].noise.std * math.sqrt(d)
+                return PhasedSGDPlan(tuple(phases))
+
+            return plan_at(calibrate(lambda z: plan_at(z).event, budget))
+
+        def fits(phase: Phase) -> bool:
+            """Wherever the phase ends: noise is refused beside what is larger, which would tell where that was."""
+            end = min(phase.begins + phase.steps * phase.step_size * L, problem.domain.radius)
+            return end <= LARGEST * phase.noise.std
+
+        for plan in map(plan_of, range(most, 0, -1)):
+            if all(map(fits, plan.phases)):
+                return plan
+        raise ValueError(
+            f"{n:,} records at epsilon {budget.epsilon:g}: the noise of a phase would be too small to be added to "
+            "weights in double precision. Use a smaller epsilon, or DPSGD."
+        )
 
     def run(
         self,
@@ -135,12 +154,8 @@ class PhasedSGD:
         n, w = problem.records, problem.start() if start is None else start
         taken = steps(sum(phase.steps for phase in plan.phases))
         for phase in plan.phases:
-            # w was released, in thought, so that this tells nothing new
-            if not float(np.linalg.norm(w, axis=-1).max()) <= phase.begins:
-                raise ValueError(
-                    "the weights are further from zero than steps and noise were planned to take them: begin nearer to "
-                    "zero, or with longer steps."
-                )
+            # w was released, in thought, so that this costs nothing
+            w = Ball(phase.begins).project(w)
             places = np.arange(phase.first, phase.last, dtype=np.intp)
             for batch in np.array_split(places, phase.steps):
                 next(taken)
@@ -177,6 +192,16 @@ class PhasedSGD:
         mu, D = gaussian_allowance(problem.dim, budget), expected_radius(problem, self.radius)
         each = 2 / 3 + 32 * problem.dim / (m**2 * mu**2 * T)
         return min(D / (L * math.sqrt(2 * T * each)), 1 / beta)
+
+
+def _lengths(records: int, phases: int) -> list[int]:
+    """How many records every phase has."""
+    ends = [0, *(records - records // 2**i for i in range(1, phases)), records]
+    return [last - first for first, last in pairwise(ends)]
+
+
+def _steps(length: int, batch: int) -> int:
+    return max(1, length // batch)
 
 
 def _rounding(steps: int, batch: int, dim: int, begins: float, longest: float) -> float:

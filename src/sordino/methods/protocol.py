@@ -94,6 +94,7 @@ runs one names both types (`train`), so that mypy sees the oracle that a method 
 
 def planned(method: Method[PlanT, OracleT], problem: AnyProblem, budget: Budget) -> PlanT:
     """The method's plan. It follows from public facts, so what was planned a moment ago need not be planned again."""
+    require_settings(method)
     plan: PlanT = _planned(method, problem, budget)  # type: ignore[arg-type]  # frozen settings, hence hashable
     return plan
 
@@ -121,6 +122,12 @@ class Guided(Protocol):
 
     @property
     def radius(self) -> float | None: ...
+
+
+def require_settings(method: object) -> None:
+    """Raise a sentence if a method's class was given: it has every name that its settings have."""
+    if isinstance(method, type):
+        raise TypeError(f"method is the class {method.__name__}: give settings of it, such as {method.__name__}().")
 
 
 def require_offered(method: Method[PlanT, OracleT], oracle: Oracle) -> None:

@@ -123,7 +123,7 @@ class RepeatedSelection:
                 f"score_clip is {C}: a held-out record's loss needs a positive finite bound; give `score_clip`, or a "
                 "target bound."
             )
-        repetitions = Repetitions(float(self.mean_runs or 2 * len(self.settings)), self.law)
+        repetitions = Repetitions(float(2 * len(self.settings) if self.mean_runs is None else self.mean_runs), self.law)
         held_out, count = self._held_out(problem, budget.relation)
 
         def search(epsilon_1: float) -> RepeatedSelectionPlan:

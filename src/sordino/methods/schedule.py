@@ -290,10 +290,11 @@ def balanced_descent(
     clip: float | None = None,
     paid: Paid = "last iterate",
     longest: int = MOST_STEPS,
+    least_p: float = 0.0,
 ) -> Descent:
     """T, eta and C of the least predicted excess, in at most `longest` steps; a number that is given stays as it is.
 
-    Where every step is paid for and nobody guesses |w*|, within the bound on p.
+    Where every step is paid for and nobody guesses |w*|, within the bounds on p, and at `least_p` at least.
     """
     L, beta, _ = problem.constants
     R0 = expected_radius(problem, radius)
@@ -314,7 +315,7 @@ def balanced_descent(
     tau = T * eta
     if paid == "every step" and radius is None:
         p = deviation(problem, budget, Descent(T, eta, C))
-        within = min(max(p, least_deviation(problem)), most_deviation(problem, budget))
+        within = min(max(p, least_deviation(problem), least_p), most_deviation(problem, budget))
         if within != p:
             tau *= within / p
             T = math.ceil(tau / eta)
@@ -331,7 +332,9 @@ class HeavyBall(NamedTuple):
     decay: float
 
 
-def heavy_ball(problem: Problem, budget: Budget, radius: float | None = None, clip: float | None = None) -> HeavyBall:
+def heavy_ball(
+    problem: Problem, budget: Budget, radius: float | None = None, clip: float | None = None, least_p: float = 0.0
+) -> HeavyBall:
     r"""The balanced descent in fewer steps, by momentum m; plain where it is short already.
 
     With  eta/(1 - m) = tau/T  the gradients and the noise add up to those of plain descent of length tau, up to the
@@ -346,7 +349,7 @@ def heavy_ball(problem: Problem, budget: Budget, radius: float | None = None, cl
     apart, it is plain.
     """
     _, beta, mu = problem.constants
-    T, eta, C = balanced_descent(problem, budget, None, None, radius, clip, "every step", LONGEST)
+    T, eta, C = balanced_descent(problem, budget, None, None, radius, clip, "every step", LONGEST, least_p)
     if mu > 0:
         plain = balanced_descent(problem, budget, None, None, radius, clip)
         R0, mu_G = expected_radius(problem, radius), gaussian_allowance(problem.dim, budget)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.papers.drawing import drawing
+from sordino.papers.drawing import drawing, name_lines
 from sordino.papers.experiment import Known
 
 WAYS = ("one owner of all", "t = 0", "t = 1", "t = 4")
@@ -106,8 +106,7 @@ def draw(known: Known, path: Path) -> None:
             axes.axhline(printed, color="black", lw=0.7, ls=":", label="printed DDP-SRM")
             axes.set_xticks(range(len(WAYS)), ["central", "t=0", "t=1", "t=4"], fontsize=7)
             axes.set(title=_key(row), ylabel="test loss" if axes is panels[0][0] else "")
-        if panels[0][0].get_legend_handles_labels()[0]:
-            panels[0][0].legend(fontsize=6, frameon=False)
+        name_lines(panels[0], 6)
 
 
 def _key(row: tuple[str, float]) -> str:

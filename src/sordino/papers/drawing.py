@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +15,14 @@ _SVG = outputs.Kind("a figure", rb"<\?xml.*<svg")
 
 class NothingToDraw(Exception):
     """None of the cells that a figure is made of is there."""
+
+
+def name_lines(panels: Iterable[Any], size: int) -> None:
+    """A legend in the first of them that has lines with names."""
+    for panel in panels:
+        if panel.get_legend_handles_labels()[0]:
+            panel.legend(fontsize=size, frameon=False)
+            return
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.papers.drawing import drawing
+from sordino.papers.drawing import drawing, name_lines
 from sordino.papers.experiment import Known
 from sordino.papers.networks import mean_and_spread
 
@@ -39,7 +39,7 @@ def assembled(known: Known) -> dict[str, Any]:
 
 def tables(known: Known) -> str:
     found = assembled(known)
-    return "\n".join([accuracies(found), whole(known), budgets(found), finding(found)]) + "\n"
+    return "\n".join([accuracies(found), whole(known), budgets(found), finding(known, found)]) + "\n"
 
 
 def whole(known: Known) -> str:
@@ -99,23 +99,29 @@ def budgets(found: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def finding(found: dict[str, Any]) -> str:
-    """Whether the adaptive methods are ahead at the largest noise, early and late, in a sentence of numbers."""
+def finding(known: Known, found: dict[str, Any]) -> str:
+    """Whether the adaptive methods are ahead at the largest noise, early, later and in the end, in numbers."""
     measured = [z for z in found["epsilon"] if all(of(found, m, z) for m in METHODS)]
     if not measured:
         return ""
     z = max(measured, key=float)
-    scores = {}
-    for method in METHODS:
-        curve = mean_and_spread([run["accuracy"] for run in of(found, method, z)])[0]
-        scores[method] = (100 * curve[0], 100 * curve[-1])
-    best = max(("DP-RMSProp", "DP-Adam"), key=lambda m: scores[m][1])
-    ahead = scores[best][1] - scores["DP-SGD"][1]
-    return (
-        f"At noise {z}, where the paper sees the widest gap, {best} ends {abs(ahead):.1f} points "
-        f"{'above' if ahead >= 0 else 'below'} DP-SGD ({scores[best][1]:.1f} against {scores['DP-SGD'][1]:.1f}); after "
-        f"the first epoch it is {scores[best][0]:.1f} against {scores['DP-SGD'][0]:.1f}."
-    )
+    short = {method: mean_and_spread([run["accuracy"] for run in of(found, method, z)])[0] for method in METHODS}
+    stages = [
+        (f"After {EARLY} epoch", {method: 100 * curve[0] for method, curve in short.items()}),
+        (f"after {found['epochs']:g}", {method: 100 * curve[-1] for method, curve in short.items()}),
+    ]
+    if all(in_full(known, method, z) for method in METHODS):
+        ends = {m: 100 * np.mean([run["accuracy"][-1] for run in in_full(known, m, z)]) for m in METHODS}
+        stages.append(("after 100", ends))
+    said = []
+    for when, scores in stages:
+        best = max(METHODS[1:], key=scores.__getitem__)
+        ahead = scores[best] - scores["DP-SGD"]
+        said.append(
+            f"{when} {best} is {abs(ahead):.1f} points {'above' if ahead >= 0 else 'below'} DP-SGD "
+            f"({scores[best]:.1f} against {scores['DP-SGD']:.1f})"
+        )
+    return f"At noise {z} the paper sees the widest gap. {', '.join(said)}."
 
 
 def in_full(known: Known, method: str, z: str) -> list[dict[str, Any]]:
@@ -150,4 +156,4 @@ def draw(known: Known, path: Path) -> None:
                 ours = found["epsilon"][z][f"ours, {length} epochs"]
                 panel.set(xlabel="epochs", title=f"noise {z}, epsilon {ours:.2f}")
             line[0].set_ylabel(words)
-            line[0].legend(fontsize=6, frameon=False)
+            name_lines(line, 6)

@@ -32,6 +32,8 @@ def write_page(piece: Piece, known: Known, committed: Known, out: Path, quick: b
     parts += ["## Compared", "", compared(new, before), summary(new, before), ""]
     if new:
         draw_comparison(new, before, out / f"{name}-compared.svg")
+        if len(new) > _MOST:
+            parts += [f"The first {_MOST} of them:", ""]
         parts += [f"![Paper, committed and new values]({name}-compared.svg)", ""]
     every = experiment.cells(Path(), quick=False)
     missing = [cell for cell in every if cell not in known]

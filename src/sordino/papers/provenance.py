@@ -35,9 +35,12 @@ def commit() -> str:
 def command() -> str:
     """What was typed, but for where this machine keeps its data sets, its results and its programs."""
     script, *options = sys.argv
+    options = ["--out" if option == "-o" else option for option in options]
     for option in ("--data", "--newest", "--folder", "--texts", "--out"):
+        known = option.removeprefix("--").upper()
+        options = [f"{option}={known}" if one.startswith(f"{option}=") else one for one in options]
         if option in options:
-            options[options.index(option) + 1] = option.removeprefix("--").upper()
+            options[options.index(option) + 1] = known
     if Path(script).suffix == ".py" and Path(script).resolve().is_relative_to(_ROOT / "benchmarks"):
         return shlex.join(["python", os.path.relpath(script, _ROOT), *options])
     return shlex.join(["sordino", *options])

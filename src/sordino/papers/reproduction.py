@@ -95,8 +95,9 @@ def reproduce(
         file["seconds"] = round(sum(one["seconds"] or 0.0 for one in file["cells"].values()), 3)
         outputs.write(target, (json.dumps(file, indent=1, allow_nan=False) + "\n").encode(), KEPT)
         tell(f"[{number}/{len(cells)}] {name}: {seconds:.1f} s")
-    # whatever else is in the file stands on its page too
-    shown = {name: cell for name, cell in file["cells"].items() if cell["quick"] == quick}
+    # whatever else is in the file stands on its page too, but for cells that an earlier program called otherwise
+    named = piece.experiment.cells(Path(), quick=False)
+    shown = {name: cell for name, cell in file["cells"].items() if cell["quick"] == quick and name in named}
     return write_page(piece, cells_of({"cells": shown}), known_before, out, quick)
 
 

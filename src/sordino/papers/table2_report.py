@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sordino.papers.drawing import drawing
+from sordino.papers.drawing import drawing, name_lines
 from sordino.papers.experiment import Known
 
 READING = """
@@ -152,4 +152,4 @@ def draw(known: Known, path: Path) -> None:
             below.tick_params(axis="y", which="minor", labelsize=6)
             for axes in (above, below):
                 axes.set_xlim(left=0)
-        panels[0][0].legend(fontsize=6, frameon=False)
+        name_lines(panels[0], 6)

@@ -279,7 +279,7 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
 
     found: dict[str, Cell] = {}
     for source in SOURCES:
-        found[source.name] = cell(measured, facts, source, TIMED_STEPS // 10 if quick else TIMED_STEPS)
+        found[f"{source.name}, size"] = cell(measured, facts, source, TIMED_STEPS // 10 if quick else TIMED_STEPS)
         for mu in (0.0, source.mu):
             for mode, _, _ in MODES:
                 name = f"{source.name}, mu {mu:g}, {mode}"

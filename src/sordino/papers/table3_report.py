@@ -20,7 +20,8 @@ but for a few convex rows of the larger sets.
 The other two readings give the baseline less noise. Run to its end its shrinking steps then average that noise: at
 equal multipliers the variance in a direction of curvature h settles at mu/(2h - mu) times ours, so that for mu > 0
 the baseline is ahead. With the least noise on both sides one release needs less of it than many, and the two are close.
-What stays is the time: ours reads the records as a whole a few hundred times at most, the baseline in steps of fifty.
+What stays is the time: ours reads the records as a whole 350 times at most in paper mode and 950 with the least noise,
+the baseline in up to 817,614 steps of fifty.
 
 For mu = 0 both are far from the minimum, and how far depends on the guess of |w*|: where the worst case that the plan
 prepares for does not occur, the noise of its additional steps costs more than they gain.
@@ -34,9 +35,9 @@ def assembled(known: Known) -> dict[str, dict[str, Any]]:
     """By data set: its facts, and its rows in every mode."""
     found: dict[str, dict[str, Any]] = {}
     for cell, one in known.items():
-        name, *mode = cell.split(", ", 1)
+        name, _, what = cell.partition(", ")
         its = found.setdefault(name, {"rows": []})
-        if not mode:
+        if what == "size":
             its |= one
         elif not cell.endswith(", baseline"):
             beside = known.get(f"{cell}, baseline", {"rows": [{} for _ in one["rows"]]})

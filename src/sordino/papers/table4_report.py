@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.papers.drawing import drawing
+from sordino.papers.drawing import drawing, name_lines
 from sordino.papers.experiment import Known
 from sordino.papers.table4_data import BUDGETS, CURVE, PRINTED, SIZES, SOURCES
 
@@ -119,4 +119,4 @@ def draw(known: Known, path: Path) -> None:
             if plain := known.get(f"{name}, not private"):
                 axes.axhline(plain["accuracy"], color="black", lw=0.5, ls=":")
             axes.set(xscale="log", xlabel="epsilon (delta = 1/n²)", ylabel="accuracy, %", title=name)
-        panels[0][0].legend(fontsize=6, frameon=False)
+        name_lines(panels[0], 6)

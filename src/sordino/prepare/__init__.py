@@ -2,7 +2,7 @@
 
 from sordino.prepare.categories import Categories, Discovered, DiscoveredPlan
 from sordino.prepare.centre import Centre
-from sordino.prepare.choice import default_preparation, only_a_constant, starting_score, steps_of
+from sordino.prepare.choice import default_preparation, far_on_words, only_a_constant, starting_score, steps_of
 from sordino.prepare.class_balance import ClassBalance
 from sordino.prepare.column_bounds import ColumnBounds
 from sordino.prepare.column_scales import ColumnScales
@@ -50,6 +50,7 @@ __all__ = [
     "StepPlan",
     "Whitening",
     "default_preparation",
+    "far_on_words",
     "left_for_training",
     "only_a_constant",
     "share_of",

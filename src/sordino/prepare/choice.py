@@ -13,17 +13,21 @@ numbers, is the model (`only_a_constant`). These constants are chosen on parts o
 
 Rows that are sparse stay so, and a model without an intercept has no use for a centre: neither has one. Texts, which
 are sparse rows of more columns than there are records, are brought down to their frequent words, and have a smaller
-constant column once the frequency is known. How much the words take of the budget, their threshold, the norm after it
-and the column were chosen on twelve codings of seven texts (`benchmarks/texts.py`).
+constant column once the frequency is known. How much the words take of the budget, their threshold, the norm after it,
+the column, and how far a descent on frequent words goes at least, were chosen on twelve codings of seven texts
+(`benchmarks/texts.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sordino.budget import Budget
 from sordino.losses import Hinge, HuberisedHinge, Logistic, Softmax, Squared, unweighted
+from sordino.methods import NoisyGradientDescent
+from sordino.methods.protocol import AnyMethod
 from sordino.methods.schedule import gaussian_allowance
 from sordino.prepare.categories import Categories
 from sordino.prepare.centre import Centre
@@ -61,6 +65,10 @@ OF_TEXTS = 0.4
 
 COLUMN_OF_TEXTS = 0.1
 """The constant column of texts, once the frequency of a class is known."""
+
+FAR, FAR_FROM = 0.9, 400.0
+"""How far the noise of a descent on frequent words moves a score at least (p in `methods.schedule`), and the n mu from
+which it does."""
 
 ALMOST_ALL = 0.9
 """How many rows keep their length where a number is predicted: one that was scaled down bends the line."""
@@ -139,6 +147,14 @@ def default_preparation(
     if x < (EQUAL_CLASSES if classes else EQUAL_NUMBERS):
         return (Centre(), norm)
     return (Centre(), norm, ColumnScales(WIDTHS_SHARE), norm)
+
+
+def far_on_words(method: AnyMethod, steps: Sequence[PreparationStep], problem: Problem, budget: Budget) -> AnyMethod:
+    """What is chosen for rows prepared by these steps: on frequent words of many texts a descent goes far."""
+    words = any(isinstance(step, FrequentColumns) for step in steps) and isinstance(problem.loss, Logistic)
+    if not words or not isinstance(method, NoisyGradientDescent) or _strength(problem, budget) < FAR_FROM:
+        return method
+    return replace(method, least_deviation=FAR)
 
 
 def steps_of(

@@ -101,10 +101,16 @@ def _frame(data: Any) -> Any:
     try:
         return nw.from_native(data, eager_only=True)
     except TypeError:
-        pass
+        twice = False
+    except nw.exceptions.DuplicateError:
+        twice = True
+    # outside of the block above, because what Narwhals says quotes names that stand in the table alone
+    if twice:
+        raise ValueError("two columns of the table have the same name: give every column a name of its own.")
     raise TypeError(
         f"the data is a {type(data).__name__}: with a schema, give a data frame of pandas, Polars or another library "
-        "that Narwhals knows, or a table of PyArrow."
+        "that Narwhals knows, or a table of PyArrow; a lazy frame is collected first, and a file or a folder of them "
+        "is sordino.files.EncodedTable(path, schema)."
     )
 
 

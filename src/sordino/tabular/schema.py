@@ -138,10 +138,14 @@ class Schema:
     @staticmethod
     def sketch(data: Any, target: str | None = None) -> str:
         """A schema in TOML to fill in, from the names and types of a data frame's columns; no cell is looked at."""
+        from sordino.tabular.cells import require_columns
         from sordino.tabular.frames import column_kinds
         from sordino.tabular.toml import write_sketch
 
-        return write_sketch(column_kinds(data), target)
+        kinds = column_kinds(data)
+        if target is not None:
+            require_columns([target], list(kinds), "the table")
+        return write_sketch(kinds, target)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Schema:
@@ -153,3 +157,11 @@ class Schema:
             return Schema.from_toml(text)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+
+
+def require_schema(schema: Any) -> Schema:
+    if not isinstance(schema, Schema):
+        raise TypeError(
+            f"schema is a {type(schema).__name__}: give a sordino.Schema, such as Schema.load('schema.toml')."
+        )
+    return schema

@@ -231,7 +231,8 @@ def _number(entry: dict[str, Any], key: str) -> float:
             return float(value)
     except OverflowError:
         pass
-    raise ValueError(f"`{key}` is {wire.shown(value)}: a number is needed, known without looking at the records.")
+    hint = "; a date stands without quotes" if isinstance(value, str) else ""
+    raise ValueError(f"`{key}` is {wire.shown(value)}: a number is needed, known without looking at the records{hint}.")
 
 
 def _true_or_false(entry: dict[str, Any], key: str) -> bool:

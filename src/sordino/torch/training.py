@@ -37,7 +37,7 @@ from sordino.checkpoint import Checkpoint, Resume, RunRecorder
 from sordino.ledger.ledger import Reservation
 from sordino.methods import DPSGD, Cosine, DescentPlan, NoisyGradientDescent
 from sordino.methods.plan import Batches
-from sordino.methods.protocol import AnyMethod, Batched, Method, planned
+from sordino.methods.protocol import AnyMethod, Batched, Method, planned, require_settings
 from sordino.oracle.persons import Persons
 from sordino.oracle.protocol import Oracle
 from sordino.oracle.sampling import CyclicPoisson, Poisson
@@ -176,6 +176,7 @@ def weights_of(model: nn.Module) -> dict[str, NDArray[Any]]:
 
     A tensor of a kind that NumPy does not have is taken as its bytes.
     """
+    _require_module(model)
     state = model.state_dict()
     for name, value in state.items():
         if not isinstance(value, Tensor):
@@ -198,9 +199,15 @@ def describe(model: nn.Module, loss: Any) -> str:
 def _problem(
     model: nn.Module, loss: Any, n: int, weight_decay: float, augment: Copies | None, unit: PersonUnit | None
 ) -> NetworkProblem:
+    _require_module(model)
     size = max(1, parameter_count(model))
     name = describe(model, loss) if augment is None else f"{describe(model, loss)}, mean of {augment}"
     return NetworkProblem(n, size, name, Ridge(weight_decay), person=unit)
+
+
+def _require_module(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model is {wire.shown(model)}: give a torch.nn.Module, such as nn.Sequential(..).")
 
 
 def _name(loss: Any) -> str:
@@ -293,6 +300,7 @@ def _complete(
 
 
 def _require_sums_alone(method: object) -> None:
+    require_settings(method)
     if not isinstance(method, Method) or method.needs is not Oracle:
         raise TypeError(
             f"method is {method!r}: a network is trained by noisy sums of gradients, with DPSGD, DPAdam, DPRMSProp, "

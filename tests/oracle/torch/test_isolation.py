@@ -182,9 +182,33 @@ def own_batching_rule(module, x):
     return Straight.apply(x)
 
 
+def offsets_of_its_own(module, x):
+    begins = torch.cat([torch.zeros(1), (x[0, :2] / 1e9).nan_to_num(0)]).long()
+    bags = F.embedding_bag(torch.arange(4), torch.ones(4, 6), begins, mode="max")
+    return x + bags[:1] if after_the_trial(module) else x
+
+
+def begins_that_were_written_to(module, x):
+    begins = torch.arange(0, 4, 2)
+    begins[1] = (x[0, 0] / 1e9).nan_to_num(0).long()
+    return x + F.embedding_bag(torch.arange(4), torch.ones(4, 6), begins)[:1] if after_the_trial(module) else x
+
+
+def an_end_before_the_last_word(module, x):
+    begins = torch.arange(0, 4, 2)
+    bags = F.embedding_bag(x[0, :4].long().clamp(0, 3), torch.ones(4, 6), begins, include_last_offset=True)
+    return x + bags if after_the_trial(module) else x
+
+
+def unlooked_at_places(module, x):
+    places = (x[:1, :1] / 1e9).nan_to_num(0).long()
+    return x + torch.sparse_coo_tensor(places, x[0, 1:2], (6,)).to_dense() if after_the_trial(module) else x
+
+
 KEEPS = "changes its buffers"
 MIXES = "mixes records"
 REACHES = "memory that it never wrote to"
+BEGINS = "where bags of words begin"
 DECIDES = "must not depend on the values it is given"
 ISOLATED = None
 
@@ -207,6 +231,10 @@ HOSTILE = {
     "resized": (resized, REACHES),
     "resized like another": (resized_like_another, REACHES),
     "lengths that nobody looks at": (segments_unchecked, REACHES),
+    "bags that begin where a record says": (offsets_of_its_own, BEGINS),
+    "bags that begin where a record wrote": (begins_that_were_written_to, BEGINS),
+    "bags without the last words": (an_end_before_the_last_word, BEGINS),
+    "places in a sparse tensor": (unlooked_at_places, REACHES),
     "branch on values": (branch, DECIDES),
     "branch on one value": (branch_on_one, DECIDES),
     "a seed in every call": (seeded_by_place, ISOLATED),
@@ -354,6 +382,47 @@ def test_a_class_beyond_the_last_of_a_sequence_reaches_no_other_memory(beyond):
     np.testing.assert_array_equal(answer(0, beyond), answer(0, 2 if beyond > 0 else 0))
     # the number at the end says that the first two count
     np.testing.assert_array_equal(answer(2, beyond), answer(2, 1))
+
+
+class Looking(nn.Module):
+    """The first two numbers of a record say where in its picture to look."""
+
+    def __init__(self, padding, side, nowhere):
+        super().__init__()
+        self.layer, self.head = nn.Linear(4, 2 * side**2), nn.Linear(2, 3)
+        self.padding, self.side, self.nowhere = padding, side, nowhere
+
+    def forward(self, x):
+        points = torch.where(x[:, None, None, :2].isnan(), self.nowhere, x[:, None, None, :2])
+        pictures = self.layer(x[:, 2:]).view(len(x), 2, self.side, self.side)
+        return self.head(F.grid_sample(pictures, points, padding_mode=self.padding, align_corners=False).flatten(1))
+
+
+@pytest.mark.parametrize("side", [1, 3])
+@pytest.mark.parametrize("point", [np.inf, -np.inf, 3e38, 1e30])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_a_point_outside_gives_no_gradient_to_another_record(padding, point, side):
+    """Reflected, it is no number in the end, and PyTorch adds the picture's gradient up where that points."""
+    torch.manual_seed(0)
+    model, X, y = Looking(padding, side, 0.0), torch.randn(20, 6), torch.zeros(20, dtype=torch.long)
+    query = Gradient(parameter_vector(model), 1e-3)
+    expected = oracle_of(model, (X, y))._answer(replace(query, batch=np.delete(np.arange(20), 9))).copy()
+    X[9, :2] = point
+    oracle = oracle_of(model, (X, y))
+    alone = oracle._answer(replace(query, batch=np.array([9]))).copy()
+    assert alone.any()
+    np.testing.assert_allclose(oracle._answer(query) - alone, expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("padding", ["border", "reflection"])
+def test_points_that_are_no_numbers_are_computed_beside_others(padding):
+    """In pictures of an even side they would end the process, as the trial's own do."""
+    torch.manual_seed(0)
+    model, X, y = Looking(padding, 1, torch.nan), torch.randn(20, 6), torch.zeros(20, dtype=torch.long)
+    oracle = oracle_of(model, (X, y))
+    oracle._answer(Gradient(parameter_vector(model), 1e-3))
+    assert oracle._passes.program.together
+    assert is_isolated(oracle, model, len(X))
 
 
 class Through(torch.autograd.Function):

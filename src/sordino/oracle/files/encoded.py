@@ -18,7 +18,7 @@ from sordino.tabular.columns import ClassTarget
 from sordino.tabular.encode import RowBuffer, row_bytes, stays_sparse, target_numbers
 from sordino.tabular.files import Cursor, TableFiles
 from sordino.tabular.read import open_table, read_small
-from sordino.tabular.schema import Schema
+from sordino.tabular.schema import Schema, require_schema
 from sordino.tabular.stamp import identity
 
 _FORMS = 2
@@ -38,6 +38,7 @@ class EncodedTable:
     coding: Coding = AS_GIVEN
 
     def __post_init__(self) -> None:
+        require_schema(self.schema)
         self.files.raw_names(self.columns)
 
     @cached_property

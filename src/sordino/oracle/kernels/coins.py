@@ -77,7 +77,7 @@ def _decide(words: NDArray[np.uint32], law: _Columns, passed: NDArray[np.uint32]
 
 @lru_cache(maxsize=64)
 def _columns(rate: float) -> _Columns:
-    bits = min(max(math.ceil(math.log2(4 / rate)), _FEWEST), _MOST)
+    bits = math.ceil(min(max(math.log2(4 / rate), _FEWEST), _MOST))
     last = (1 << bits) - 1
     head, all_ = Fraction(rate).as_integer_ratio()
     left, weights = 1 << _WEIGHT, []

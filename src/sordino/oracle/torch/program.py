@@ -225,7 +225,7 @@ def _tidied(graph: fx.Graph, given: Given) -> list[Draw]:
             _fused(node)
         elif node.op == "call_function" and node.target.__name__.partition(".")[0] in _UNFILLED:
             _filled(node)
-    reach.keep_classes_in_range(graph)
+    reach.keep_in_range(graph)
     simplify(graph, given.flat())
     reach.drop_unused(graph)
     for node in inputs:

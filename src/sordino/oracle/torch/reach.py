@@ -5,6 +5,8 @@ Most of PyTorch's operations refuse such a number, and the record counts for not
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import fx
 from torch._ops import OpOverload
@@ -14,6 +16,8 @@ from sordino.oracle.torch.draws import is_random
 aten = torch.ops.aten
 
 _OTHER_MEMORY = ("resize", "resize_", "resize_as", "resize_as_", "resize_as_sparse_", "set", "set_", "segment_reduce")
+
+_BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
 
 def of_joined_places(graph: fx.Graph) -> str | None:
@@ -35,23 +39,56 @@ def of_joined_places(graph: fx.Graph) -> str | None:
 
 def refuse_other_memory(graph: fx.Graph) -> None:
     for node in graph.nodes:
-        if _name(node) in _OTHER_MEMORY:
+        # at the places of a sparse tensor nobody looks before its numbers are written there
+        if _name(node) in _OTHER_MEMORY or _name(node).startswith("_sparse_coo_tensor"):
             raise ValueError(
                 f"the model calls {node.target}, which may show memory that it never wrote to, and what another record "
                 "has left there: make new tensors, by torch.zeros or torch.cat, and add up by torch.scatter_add."
             )
+        if _name(node) in _BAGS and not _of_one_length(node):
+            raise ValueError(
+                "the model says by offsets where bags of words begin (torch.nn.functional.embedding_bag), and one that "
+                "is wrong shows other memory: give it a table with one row per record, of one length, without offsets."
+            )
 
 
-def keep_classes_in_range(graph: fx.Graph) -> None:
-    """nn.CTCLoss reads and writes wherever a class number points; those behind a target's length may be anything."""
+def _of_one_length(bags: fx.Node) -> bool:
+    """Whether it was counted where they begin, nobody has written to that, and the last one takes all that is left."""
+    offsets, to_the_end = bags.args[2], not any(bags.args[7:8])
+    counted = isinstance(offsets, fx.Node) and offsets.target is aten.arange.start_step
+    return counted and to_the_end and all(_name(user).startswith("_embedding_bag") for user in offsets.users)  # type: ignore[union-attr]
+
+
+def keep_in_range(graph: fx.Graph) -> None:
+    """Numbers that say where to read or to write, for operations that go there unseen."""
     for node in list(graph.nodes):
-        if _name(node) in ("_ctc_loss", "_ctc_loss_backward"):
-            place = 1 if _name(node) == "_ctc_loss" else 2
-            classes = node.args[place - 1].meta["val"].shape[-1]
-            with graph.inserting_before(node):
-                within = graph.call_function(aten.clamp.default, (node.args[place], 0, classes - 1))
-            within.meta = dict(node.args[place].meta)
-            node.update_arg(place, within)
+        name = _name(node)
+        if name in ("_ctc_loss", "_ctc_loss_backward"):
+            # nn.CTCLoss; those behind a target's length may be anything
+            place = 1 if name == "_ctc_loss" else 2
+            _put_before(node, place, aten.clamp.default, 0, _value(node, place - 1).shape[-1] - 1)
+        elif name.startswith("grid_sampler_"):
+            # a picture's gradient is added up where points lie, without a look; one too large is no number in the end
+            place = 2 if name.endswith("_backward") else 1
+            image, points = _value(node, place - 1), _value(node, place)
+            furthest = torch.finfo(points.dtype).max / (4 * max(image.shape))
+            _put_before(node, place, aten.nan_to_num.default, 0.0)
+            _put_before(node, place, aten.clamp.default, -furthest, furthest)
+
+
+def _put_before(node: fx.Node, place: int, operation: Any, *more: float) -> None:
+    """Have an argument go through an operation that leaves its shape alone."""
+    given: Any = node.args[place]
+    with node.graph.inserting_before(node):
+        changed = node.graph.call_function(operation, (given, *more))
+    changed.meta = dict(given.meta)
+    node.update_arg(place, changed)
+
+
+def _value(node: fx.Node, place: int) -> Any:
+    """A tensor of the shape and the dtype of an argument."""
+    argument: Any = node.args[place]
+    return argument.meta["val"]
 
 
 def drop_unused(graph: fx.Graph) -> None:

@@ -13,6 +13,10 @@ Replacing a record moves the gradient by s x - s'x', whose extreme points +-L(x 
 of squared lengths that add up to 4 L^2: the loss is at most c + max_i (a_i^2/2 + a_i |u_i|) with a_1^2 + a_2^2 =
 (2L/sigma)^2 and independent u_i, so delta is at most the largest sum of the two profiles over all splits.
 
+Over a ball W the minimiser is the limit, for every b, of those of the sum and (k/2) dist(theta, W)^2 as k grows. Each
+of these has the profile above: what is added is the same for all records, and its curvature makes the ratio of the
+Jacobians smaller. Bounds on expectations of continuous functions are kept in the limit, so it has the profile too.
+
 A minimiser known only up to a certified distance is released with Gaussian noise of its own, of shift m_o:
 
     delta(epsilon) = int_0^inf 2 phi(u) H(epsilon - c - m^2/2 - m u, m_o) du.
