@@ -22,7 +22,7 @@ from scipy import sparse
 from scipy.special import expit, softmax
 
 from sordino import wire
-from sordino.model_file import read_model, save_model
+from sordino.model_file import read_model, save_model, verify_model
 from sordino.tabular import Boolean, Category, ClassTarget, Number, NumberTarget, Schema
 
 COLUMNS = {"x": Number(0, 10), "c": Category(("p", "q"), other=True), "b": Boolean()}
@@ -134,6 +134,11 @@ def test_what_cannot_be_saved(tmp_path: Path, estimator: Any, schema: Schema | N
     with pytest.raises(ValueError, match=sentence):
         save_model(estimator, tmp_path / "m", schema)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_of_a_file_is_not_what_is_in_it() -> None:
+    with pytest.raises(TypeError, match=r"'m.sordino' is not a model as it was read: give read_model"):
+        verify_model("m.sordino")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])

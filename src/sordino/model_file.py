@@ -340,6 +340,8 @@ def verify_model(model: LoadedModel) -> tuple[Finding, ...]:
     """Whether the model is the one that the certificate speaks of, then every check of the certificate."""
     from sordino.certificate import Finding, verify
 
+    if not isinstance(model, LoadedModel):
+        raise TypeError(f"{wire.shown(model)} is not a model as it was read: give read_model(..) of its file.")
     certificate = model.certificate
     fits = _fits(model, certificate.problem, certificate.rows)
     findings = [Finding(fits, f"the weights {'are' if fits else 'are not'} of the shape the certificate speaks of.")]

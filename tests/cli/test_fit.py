@@ -332,3 +332,14 @@ def test_a_number_has_no_probabilities(folder: Path, tmp_path: Path, sordino: An
     run = sordino("predict", model, folder / "people.csv", "--out", tmp_path / "p.csv", "--probabilities")
     assert run.code == 2
     assert "predicts a number, which has no probabilities" in " ".join(run.errors.split())
+
+
+def test_a_column_without_a_name_is_told(sordino: Any, folder: Path, tmp_path: Path) -> None:
+    """As pandas writes an index."""
+    lines = (folder / "people.csv").read_text().splitlines()
+    numbered = [f"{'' if place == 0 else place},{line}" for place, line in enumerate(lines)]
+    (tmp_path / "numbered.csv").write_text("\n".join(numbered) + "\n")
+    schema, out = folder / "schema.toml", tmp_path / "m.sordino"
+    run = sordino("fit", tmp_path / "numbered.csv", "--schema", schema, "--epsilon", 1, "--out", out)
+    assert run.code == 0, run.errors
+    assert "that are not used: one without a name, " in run.text

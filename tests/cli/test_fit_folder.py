@@ -153,6 +153,24 @@ def test_a_cluster_of_nobody(folder: Path, parts: Path, tmp_path: Path, sordino:
     assert "there must be one worker at least" in run.errors
 
 
+def test_workers_without_a_cluster(folder: Path, parts: Path, tmp_path: Path, sordino: Any) -> None:
+    arguments = ("fit", parts, "--schema", folder / "schema.toml", "--epsilon", 1, "--out", tmp_path / "m")
+    run = sordino(*arguments, "--workers", 2)
+    assert run.code == 2
+    assert "--workers is 2, and they are a cluster's" in run.errors
+
+
+def test_where_no_cluster_is_ray_does_not_ask_for_minutes(
+    folder: Path, parts: Path, tmp_path: Path, sordino: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray.init", lambda **_: pytest.fail("it asks, and prints how it goes"))
+    arguments = ("fit", parts, "--schema", folder / "schema.toml", "--epsilon", 1, "--out", tmp_path / "m")
+    for address in ("127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"):
+        run = sordino(*arguments, "--cluster", address)
+        assert run.code == 2
+        assert f"no Ray cluster at '{address}' (" in run.errors
+
+
 def test_without_ray_a_cluster_is_a_sentence(
     folder: Path, parts: Path, tmp_path: Path, sordino: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,3 +228,8 @@ def test_a_fitted_step_before_it_is_refused():
     pipeline = make_pipeline(StandardScaler(), classifier(shape=(12, 12)))
     with pytest.raises(ValueError, match="StandardScaler comes before"):
         pipeline.fit(X.reshape(len(X), -1), Y)
+
+
+def test_pictures_of_different_shapes():
+    with pytest.raises(ValueError, match="pictures of different shapes: give all the same height"):
+        classifier().fit([np.zeros((12, 12)), np.zeros((8, 8))], [0, 1])

@@ -49,6 +49,15 @@ def test_the_first_release_is_nothing_to_warn_of(records):
     assert numbers(lambda: logistic().fit(*records)) == []
 
 
+def test_a_plan_that_is_refused_is_no_release(records):
+    def wrong_then_right():
+        with pytest.raises(ValueError, match="step_size is -1"):
+            logistic(method=NoisyGradientDescent(steps=2, step_size=-1.0)).fit(*records)
+        logistic().fit(*records)
+
+    assert numbers(wrong_then_right) == []
+
+
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int8])
 def test_many_rows_are_known_by_the_numbers_of_few(kind):
     """Of which compiled code makes hashes, and NumPy of few: records are known again in a part of them."""

@@ -82,7 +82,9 @@ def fit(
     cluster: Annotated[
         str | None, typer.Option(help="Train on the workers of a Ray cluster: its address, or local for this machine.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="With --cluster: how many; --memory is what each of them may take.")] = 2,
+    workers: Annotated[
+        int | None, typer.Option(help="With --cluster: how many, two if left out; --memory is what each may take.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="For tests only: with known noise the model is NOT PRIVATE.")] = None,
 ) -> None:
     """Train a private model on a table and write it with its certificate."""
@@ -119,6 +121,10 @@ def fit(
                 f"--intervals are for logistic, huber and squared loss, and loss is {loss!r}: leave them out."
             )
         settings["intervals"] = True
+    if workers is not None and cluster is None:
+        raise ValueError(
+            f"--workers is {workers}, and they are a cluster's: name it with --cluster, or leave them out."
+        )
     if seed is not None:
         complain("NOT PRIVATE: --seed makes the noise known. Use it for tests, never for a model to be released.")
     # with workers to share the records out to, they are not all brought here
@@ -150,14 +156,14 @@ def fit(
 
 
 @contextmanager
-def _shared_out(table: EncodedTable, address: str | None, workers: int, memory: float) -> Iterator[Any]:
+def _shared_out(table: EncodedTable, address: str | None, workers: int | None, memory: float) -> Iterator[Any]:
     """What to fit on: the table as it is, or on the workers of a cluster."""
     if address is None:
         yield table
         return
     from sordino.cluster import connected
 
-    with connected(address, workers, memory=memory) as cluster:
+    with connected(address, 2 if workers is None else workers, memory=memory) as cluster:
         yield cluster.hold(table, None)
 
 
@@ -167,7 +173,8 @@ def _opened(data: Path, schema: Schema, memory: float, others: tuple[str | None,
     table = EncodedTable(data, schema, memory * 2**30)
     unused = [name for name in table.files.names if name not in (*table.columns, *schema.ignore, *others)]
     if unused:
-        say(f"Columns of {data} that the schema does not mention, and that are not used: {', '.join(unused)}.")
+        names = ", ".join(name or "one without a name" for name in unused)
+        say(f"Columns of {data} that the schema does not mention, and that are not used: {names}.")
     return table
 
 

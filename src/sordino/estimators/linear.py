@@ -29,7 +29,7 @@ from sordino.methods import (
     Setting,
     SufficientStatistics,
 )
-from sordino.methods.protocol import AnyMethod, require_settings
+from sordino.methods.protocol import AnyMethod, planned, require_settings
 from sordino.methods.settings import require_delta
 from sordino.oracle.files.source import Source
 from sordino.oracle.rows import Rows
@@ -170,7 +170,9 @@ def fit_linear(
             unknown,
             weights is not None,
         )
-    # after what can be refused: a refusal is no release
+    # after what can be refused, which a plan may be: a refusal is no release
+    if uncoded is None:
+        planned(method, problem, budget)
     warn_of_earlier_releases(X if known_by is None else known_by)
     said: Any = {"rows": task.rows, "enforced": enforced, "assumed": assumed, "notes": notes}
     if uncoded is None:

@@ -244,7 +244,12 @@ def _batch(records: int, columns: int, budget: Budget) -> int:
 def _pictures(X: Any) -> NDArray[np.float32]:
     """Numbers from 0 to 1, by the type alone."""
     require_unmasked("X", X)
-    pictures = np.asarray(X)
+    try:
+        pictures = np.asarray(X)
+    except ValueError:
+        raise ValueError(
+            "X holds pictures of different shapes: give all the same height, width and channels."
+        ) from None
     if pictures.dtype.kind not in "biuf" or not 2 <= pictures.ndim <= 4:
         raise ValueError(
             f"X has {pictures.ndim} dimensions and holds {pictures.dtype} values: give numbers, pictures x height x "

@@ -11,6 +11,7 @@ where it came, and answers again: an answer that was not complete was never pert
 from __future__ import annotations
 
 import os
+import socket
 import uuid
 import weakref
 from collections.abc import Iterable, Iterator
@@ -88,13 +89,21 @@ def connected(
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     how = {"num_cpus": workers * each, "include_dashboard": False} if address == "local" else {"address": address}
     try:
+        _require_answer(address)
         ray.init(log_to_driver=False, logging_level="error", **how)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
         raise RuntimeError(f"no Ray cluster at {address!r} ({error}): start one with `ray start --head`.") from None
     try:
         yield cluster
     finally:
         ray.shutdown()
+
+
+def _require_answer(address: str) -> None:
+    """Raise an error at once where nobody listens: Ray itself asks again for minutes, and prints how it goes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=10).close()
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,10 +35,11 @@ from sordino.budget import Budget
 from sordino.domains import Ball
 from sordino.losses import Absolute, Hinge, Logistic, Loss, MoreauSmoothed, Pinball
 from sordino.methods import DescentPlan, NoisyGradientDescent, NoisySGD, ObjectivePerturbation, ProximalSmoothing
-from sordino.methods.protocol import AnyMethod
+from sordino.methods.protocol import AnyMethod, Plan
 from sordino.oracle import linear_oracle
 from sordino.oracle.rows import Rows
 from sordino.papers.experiment import Cell, Known, Value, cell
+from sordino.papers.plans import numbers
 from sordino.papers.slopes_report import READING as READING, page, pictures
 from sordino.papers.slopes_worlds import D, M, World
 from sordino.privacy.randomness import Randomness
@@ -46,6 +47,7 @@ from sordino.problem import Problem
 
 SEEDS = "records by (n, run) in any dimension, noise by the run, 0 to 9; the timed gradient by 7"
 STALE = (
+    "plans",
     "epsilon 0.1, logistic, objective perturbation, planned, n = 4000",
     "epsilon 1, logistic, noisy SGD, n = 500",
     "epsilon 1, hinge, noisy SGD on envelopes, n = 500",
@@ -136,10 +138,20 @@ def rows(d: int = D) -> list[Measured]:
     ]
 
 
+def stated(row: Measured, n: int, epsilon: float) -> tuple[Problem, AnyMethod]:
+    method: AnyMethod = row.method(n, epsilon) if callable(row.method) else row.method
+    return Problem(n, row.world.dim, row.world.loss, domain=Ball(M)), method
+
+
+def plan_of(row: Measured, n: int, epsilon: float) -> Plan:
+    problem, method = stated(row, n, epsilon)
+    plan: Plan = method.plan(problem, Budget(epsilon, 1 / n**2))
+    return plan
+
+
 def measure(row: Measured, n: int, epsilon: float, runs: int) -> dict[str, list[float]]:
-    problem, budget = Problem(n, row.world.dim, row.world.loss, domain=Ball(M)), Budget(epsilon, 1 / n**2)
-    method = row.method(n, epsilon) if callable(row.method) else row.method
-    plan = method.plan(problem, budget)
+    problem, method = stated(row, n, epsilon)
+    plan = plan_of(row, n, epsilon)
     found = []
     for seed in range(runs):
         X, y = row.world.records(n, np.random.default_rng([n, seed]))
@@ -228,7 +240,20 @@ def cells(folder: Path, quick: bool) -> dict[str, Cell]:
         if row.name in IN_DIMENSION
     }
     to_win = {f"{name}, d = {d}": cell(of_zero, d, loss) for d in DIMENSIONS for name, loss in ZERO_WEIGHTS.items()}
-    return {**found, "inner descent": cell(inside, 8000), **wider, **to_win}
+    return {**found, "inner descent": cell(inside, 8000), **wider, **to_win, "plans": cell(planned)}
+
+
+def planned() -> dict[str, dict[str, Any]]:
+    """The numbers of every plan that no theorem makes."""
+    found = {}
+    for epsilon in EPSILONS:
+        for d in DIMENSIONS:
+            for row in rows(d):
+                if not row.name.endswith("planned") or not (d == D or row.name in IN_DIMENSION):
+                    continue
+                for n in SIZES if d == D else (AT,):
+                    found[f"epsilon {epsilon:g}, {row.name}, n = {n}, d = {d}"] = numbers(plan_of(row, n, epsilon))
+    return found
 
 
 IN_DIMENSION = (

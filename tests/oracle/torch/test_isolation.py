@@ -200,6 +200,11 @@ def an_end_before_the_last_word(module, x):
     return x + bags if after_the_trial(module) else x
 
 
+def least_squares(module, x):
+    matrices = x[:, :4].reshape(-1, 2, 2)
+    return x + torch.linalg.lstsq(matrices, matrices).solution.sum((1, 2)).view(-1, 1)
+
+
 def unlooked_at_places(module, x):
     places = (x[:1, :1] / 1e9).nan_to_num(0).long()
     return x + torch.sparse_coo_tensor(places, x[0, 1:2], (6,)).to_dense() if after_the_trial(module) else x
@@ -234,6 +239,7 @@ HOSTILE = {
     "bags that begin where a record says": (offsets_of_its_own, BEGINS),
     "bags that begin where a record wrote": (begins_that_were_written_to, BEGINS),
     "bags without the last words": (an_end_before_the_last_word, BEGINS),
+    "an order that nobody wrote": (least_squares, REACHES),
     "places in a sparse tensor": (unlooked_at_places, REACHES),
     "branch on values": (branch, DECIDES),
     "branch on one value": (branch_on_one, DECIDES),

@@ -15,7 +15,11 @@ from sordino.oracle.torch.draws import is_random
 
 aten = torch.ops.aten
 
-_OTHER_MEMORY = ("resize", "resize_", "resize_as", "resize_as_", "resize_as_sparse_", "set", "set_", "segment_reduce")
+_OTHER_MEMORY = (
+    *("resize", "resize_", "resize_as", "resize_as_", "resize_as_sparse_", "set", "set_", "segment_reduce"),
+    # begins with an order of columns that PyTorch has not written down (gelsy, its default)
+    "linalg_lstsq",
+)
 
 _BAGS = ("_embedding_bag", "_embedding_bag_forward_only")
 
@@ -43,7 +47,8 @@ def refuse_other_memory(graph: fx.Graph) -> None:
         if _name(node) in _OTHER_MEMORY or _name(node).startswith("_sparse_coo_tensor"):
             raise ValueError(
                 f"the model calls {node.target}, which may show memory that it never wrote to, and what another record "
-                "has left there: make new tensors, by torch.zeros or torch.cat, and add up by torch.scatter_add."
+                "has left there: make new tensors, by torch.zeros or torch.cat, add up by torch.scatter_add, and solve "
+                "by torch.linalg.solve or torch.linalg.pinv."
             )
         if _name(node) in _BAGS and not _of_one_length(node):
             raise ValueError(
