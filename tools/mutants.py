@@ -73,6 +73,13 @@ ROWS: list[Row] = [
         "tests/privacy/test_pieces.py",
     ),
     (
+        "noise: machine code of other sources is taken from the disk",
+        "privacy/kept.py",
+        "(file._source_stamp, stamp)",
+        '(file._source_stamp, "")',
+        "tests/privacy/test_kept.py",
+    ),
+    (
         "noise: a value beyond the lattice is looked for in the first piece alone",
         "privacy/noise_kernels.py",
         "return bool(fit.all())",
@@ -661,6 +668,13 @@ ROWS: list[Row] = [
         "m_out = math.hypot(1 / happened.output_multiplier, leaves.mu)",
         "m_out = 1 / happened.output_multiplier",
         "tests/privacy/test_objective.py",
+    ),
+    (
+        "objective: how the search over a ball failed is told",
+        "methods/solvers.py",
+        "if most <= tolerance:",
+        "if False:",
+        "tests/methods/test_objective_perturbation.py -k coarse",
     ),
     (
         "objective: a minimiser on the sphere is released uncertified",

@@ -22,6 +22,8 @@ import numpy as np
 
 LONGEST, DEEPEST, LARGEST = 1 << 20, 50, 1 << 53
 """Of a text in characters, of its nesting, and of a whole number in it: what is beyond was not written here."""
+LATER = {"later": True}
+"""Metadata of a field that older files do not have: with its default it is not written, as in those."""
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 80
 
@@ -75,7 +77,8 @@ def shown(value: Any) -> str:
 def to_plain(value: Any) -> Any:
     """Dictionaries with a 'kind', lists, numbers and strings; infinities become the strings JSON can carry."""
     if is_dataclass(value) and not isinstance(value, type):
-        named = {field.name: to_plain(_as_declared(field, getattr(value, field.name))) for field in fields(value)}
+        written = [field for field in fields(value) if not _is_left_out(field, value)]
+        named = {field.name: to_plain(_as_declared(field, getattr(value, field.name))) for field in written}
         return {"kind": type(value).__name__, **named}
     match value:
         case Enum():
@@ -113,6 +116,10 @@ def from_plain(data: Any, kinds: Mapping[str, type]) -> Any:
         case "inf" | "-inf":
             return float(data)
     return data
+
+
+def _is_left_out(field: Field[Any], value: Any) -> bool:
+    return "later" in field.metadata and getattr(value, field.name) == field.default
 
 
 def _as_declared(field: Field[Any], value: Any) -> Any:

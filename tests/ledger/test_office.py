@@ -236,6 +236,10 @@ def test_a_clock_that_was_set_back_gives_no_year_back(address, monkeypatch):
         monkeypatch.setattr(kind, "now", lambda self: today - timedelta(days=400))
     with pytest.raises(BudgetExceeded, match=rf"in {today.year}: with this release"):
         spend(ledger)
+    # nor does it say that there is anything left
+    assert ledger.remaining("survey") is None
+    assert ledger.buys("survey", 0.1) == 0
+    assert ledger.statement("survey").left == 0 == Ledger(address).overview().statements[0].left
     with pytest.raises(ValueError, match="has expired on"):
         spend(ledger, dataset="past")
     assert Ledger(address).check().reservations == 1

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sordino import wire
 from sordino.budget import Budget, Relation
 from sordino.domains import Ball
 from sordino.losses import Hinge, Huber, Logistic, Softmax, Squared
@@ -193,6 +194,19 @@ def moved(plan, problem):
     """p: how far the noise of all steps moves the score of a row of full norm."""
     travel = plan.step_size / (1 - plan.update.decay)
     return problem.row_norm * travel * plan.noise.std / problem.records * math.sqrt(plan.steps)
+
+
+def test_files_that_are_older_than_how_far_it_goes_are_read():
+    """And written: a certificate is read where its values would be written with the same words."""
+    method = NoisyGradientDescent(steps=7)
+    older = {"steps": 7, "step_size": None, "clip": None, "release": "last", "radius": None, "calibration": "tight"}
+    older = {"kind": "NoisyGradientDescent", **older}
+    kinds = {"NoisyGradientDescent": NoisyGradientDescent}
+    assert wire.to_plain(method) == older
+    assert wire.from_plain(older, kinds) == method
+    far = NoisyGradientDescent(least_deviation=0.9)
+    assert wire.to_plain(far)["least_deviation"] == 0.9
+    assert wire.from_plain(wire.to_plain(far), kinds) == far
 
 
 def test_a_descent_goes_as_far_as_it_is_told_at_least():

@@ -143,6 +143,20 @@ def test_the_minimiser_on_a_sphere_is_certified(d, radius):
         assert np.linalg.norm(gradient(w) + nu * w) <= 1e-10
 
 
+@pytest.mark.parametrize("radius", [1e-3, 0.4, 1e3])
+@pytest.mark.parametrize("begin", [0.0, 80.0])
+def test_a_coarse_tolerance_ends_somewhere_within_it(radius, begin):
+    """Far out, where the gradient is short already, and in the middle: no error of what is called says where it was."""
+    H, b = np.array([0.01, 0.001]), np.array([0.003, -0.001])
+
+    def gradient(w):
+        return H * w + b
+
+    w = newton_within(gradient, lambda w: lambda v: H * v, np.full(2, begin), radius, 0.9)
+    assert np.linalg.norm(w) <= radius * (1 + 1e-14)
+    assert norm_within(w, gradient(w), radius) <= 0.9
+
+
 def test_a_gradient_that_points_inwards_keeps_a_point_on_the_sphere_from_being_certified():
     """What falls towards the middle is no minimiser, however exactly its gradient points there."""
     w = np.array([0.0, 2.0])

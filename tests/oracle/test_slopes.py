@@ -200,6 +200,6 @@ def test_a_record_that_counts_for_nothing_leaves_not_even_an_underflow():
 
 
 def test_kept_kernels_carry_the_stamp_of_all_kernel_sources():
-    """Otherwise an edit of one file would leave old machine code in another (see native.py)."""
+    """Otherwise an edit of one file would leave old machine code in another (see privacy/kept.py)."""
     stamp = slopes.coefficients._cache._cache_file._source_stamp
-    assert stamp[1] == native._SOURCES
+    assert stamp[1] == native._STAMP

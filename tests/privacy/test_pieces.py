@@ -1,9 +1,12 @@
 """Noise by several threads: the bits of one, and no word twice."""
 
+import os
+
 import numba
 import numpy as np
 import pytest
 
+from children import ended, in_a_child
 from sordino.privacy.discrete_gaussian import discrete_gaussian, placed
 from sordino.privacy.noise import GaussianNoise
 from sordino.privacy.noise_kernels import PIECE
@@ -100,6 +103,16 @@ def test_a_value_that_cannot_be_protected_is_refused_in_every_piece(place, bad):
     value[place] = bad
     with beside(TEAMS["two"]), pytest.raises(ValueError, match="nothing was released"):
         noise.perturb(value, Randomness.seeded(1))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_that_is_forked_in_the_midst_of_a_block_is_alone():
+    def work():
+        assert present(LEAST) is ALONE
+
+    with beside(TEAMS["two"]):
+        assert ended([in_a_child(work)]) == [0]
+        assert present(LEAST) is TEAMS["two"]
 
 
 def test_a_team_is_there_for_its_block_alone_and_for_many_numbers():

@@ -391,13 +391,13 @@ class Ledger:
     def statement(self, dataset: str) -> Statement:
         """What is spent and left, what is open, and the last reservations."""
         with self._reading() as (book, transaction):
-            return self._state(book, dataset, transaction.now().year)
+            return self._state(book, dataset, self._year(transaction))
 
     def overview(self) -> Overview:
         """All statements. What was worked out at the same head in the same year is kept, and not worked out again."""
         kept, mark = self._kept.page(_OVERVIEW), self._kept.mark()
         with self._forgetting_after_errors(), self._store.reading() as transaction:
-            last, year = transaction.last(), transaction.now().year
+            last, year = transaction.last(), self._year(transaction)
         if isinstance(kept, Overview) and last is not None:
             same = (last.number, last.check) == mark == (kept.lines, kept.head)
             if same and (kept.year, kept.signer) == (year, self._signer):
@@ -409,7 +409,7 @@ class Ledger:
 
     def _overview(self) -> Overview:
         with self._reading() as (book, transaction):
-            year = transaction.now().year
+            year = self._year(transaction)
             statements = tuple(self._state(book, dataset, year) for dataset in book.tallies)
             costs = {e.number: epsilon_of(e.charge, s.terms.cap) for s in statements for e in (*s.open, *s.recent)}
             members = tuple((one, member.face.name, member.roles) for one, member in book.members.items())
@@ -446,7 +446,7 @@ class Ledger:
             raise ValueError(f"releases is {releases}: at least one is needed.")
         with self._reading() as (book, transaction):
             tally = book.tally(dataset)
-            limits = [*tally.limits(transaction.now().year, self._signer)]
+            limits = [*tally.limits(self._year(transaction), self._signer)]
         epsilon = _left(limits, releases)
         return replace(tally.terms.cap, epsilon=epsilon) if epsilon > 0 else None
 
@@ -457,7 +457,7 @@ class Ledger:
         low, high = 0, 1
         with self._reading() as (book, transaction):
             tally = book.tally(dataset)
-            limits = [*tally.limits(transaction.now().year, self._signer)]
+            limits = [*tally.limits(self._year(transaction), self._signer)]
         while _left(limits, high) >= epsilon:
             low, high = high, 2 * high
         while high - low > 1:
@@ -589,6 +589,10 @@ class Ledger:
             with _sentences(self.address, last):
                 before = str(rules.read_body(last.body).get("created", ""))
         return max(before, transaction.now().replace(microsecond=0).isoformat())
+
+    def _year(self, transaction: Transaction) -> int:
+        """Which year's budget the next entry is charged to."""
+        return int(self._now(transaction)[:4])
 
     @contextmanager
     def _forgetting_after_errors(self) -> Iterator[None]:

@@ -34,7 +34,7 @@ with several scores it does not, and composition is used.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from sordino.budget import Budget
@@ -58,6 +58,7 @@ from sordino.oracle.protocol import Oracle
 from sordino.oracle.sampling import FullBatch
 from sordino.privacy.noise import GaussianNoise
 from sordino.problem import NetworkProblem, Problem
+from sordino.wire import LATER
 
 ReleasedOrAuto = Literal[Released, "auto"]
 
@@ -78,7 +79,7 @@ class NoisyGradientDescent:
     release: ReleasedOrAuto = "last"
     radius: float | None = None
     calibration: Calibration = "tight"
-    least_deviation: float | None = None
+    least_deviation: float | None = field(default=None, metadata=LATER)
 
     needs: ClassVar[type[Oracle]] = Oracle
     run = staticmethod(descend)

@@ -100,6 +100,11 @@ def newton_within(
     w = newton(gradient, curvature, start, tolerance)
     if np.linalg.norm(w) <= radius:
         return w
+    middle = np.zeros_like(w)
+    most = float(np.linalg.norm(gradient(middle)))
+    if most <= tolerance:
+        # there need be no nu below; the search for it would fail in its own words
+        return middle
 
     def tilted(nu: float) -> tuple[Map, Callable[[Array], Map]]:
         def along(at: Array) -> Map:
@@ -113,9 +118,9 @@ def newton_within(
         w = newton(*tilted(nu), w, tolerance)
         return 1 / radius - 1 / float(np.linalg.norm(w))
 
-    # twice that much is beyond it whatever rounding does; and how the search went is nobody's business
-    most = 2 * float(np.linalg.norm(gradient(np.zeros_like(w)))) / radius
-    nu = brentq(beyond, 0.0, most, rtol=1e-6, maxiter=_LENGTHS, disp=False)
+    # at twice that much it ends within, as it is less than half a radius from a minimiser that is as near to zero; and
+    # how the search went is nobody's business
+    nu = brentq(beyond, 0.0, 2 * most / radius, rtol=1e-6, maxiter=_LENGTHS, disp=False)
     for _ in range(_LENGTHS):
         on_sphere = w * (radius / np.linalg.norm(w))
         if norm_within(on_sphere, gradient(on_sphere), radius) <= tolerance:

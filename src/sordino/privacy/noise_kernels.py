@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from pathlib import Path
+from typing import Any, TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.privacy import pieces, strips
+from sordino.privacy.kept import kept, stamp_of
 from sordino.privacy.pieces import each
 from sordino.privacy.strips import COLUMN_BITS, OTHER, Strips
 from sordino.privacy.team import Team
@@ -20,11 +22,12 @@ PIECE = 1 << 14
 """Numbers that one thread takes at a time. Neither it nor the number of threads changes a bit of the noise."""
 
 
+_STAMP = stamp_of([Path(pieces.__file__), Path(strips.__file__)])
+
+
 def _kernel(function: F) -> F:
     # contraction to fused multiply-add only: nothing here may be reassociated
-    options = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy", "no_cfunc_wrapper": True}
-    compiled = numba.njit(cache=True, **options)(function)
-    return cast(F, compiled)
+    return kept(function, _STAMP, fastmath={"contract"})
 
 
 @_kernel

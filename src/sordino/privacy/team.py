@@ -6,6 +6,7 @@ are awake between its operations: whoever asks for noise in the midst of those s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -41,3 +42,12 @@ def beside(team: Team) -> Iterator[None]:
         yield
     finally:
         _present.reset(before)
+
+
+def _alone() -> None:
+    _present.set(ALONE)
+
+
+if hasattr(os, "register_at_fork"):
+    # threads do not come along, and a loop that a child shares with its parent's would wait for them for ever
+    os.register_at_fork(after_in_child=_alone)

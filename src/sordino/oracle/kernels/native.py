@@ -7,7 +7,6 @@ faster. Sums may be reordered and fused; nothing assumes that NaN and infinity d
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,14 +16,14 @@ from numba.core import types
 from numba.extending import intrinsic
 
 import sordino.losses
+from sordino.privacy import pieces
+from sordino.privacy.kept import kept, stamp_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _FOLDERS = (Path(__file__).parent, Path(sordino.losses.__file__).parent)
-_SOURCES = sha256(
-    b"".join(file.read_bytes() for folder in _FOLDERS for file in sorted(folder.glob("*.py")))
-).hexdigest()
-
+_STAMP = stamp_of([*(file for folder in _FOLDERS for file in sorted(folder.glob("*.py"))), Path(pieces.__file__)])
+"""Of all kernels, the losses, and the loop that threads share."""
 
 _ANY_ORDER = {"reassoc", "contract", "nsz"}
 
@@ -53,18 +52,7 @@ def as_written(function: Function) -> Function:
 
 
 def _kept(function: Function, fastmath: set[str]) -> Function:
-    # no wrapper for callers written in C: nobody here is, and it takes a tenth of the time to compile
-    kernel: Any = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, no_cfunc_wrapper=True)(function)
-    kernel.enable_caching()
-    # Numba drops what it kept when the file of a function changes, but not when the functions it calls do: a kernel
-    # with yesterday's slope inside would run unnoticed. So every kernel is stamped with all of them and the losses.
-    kept: Any = getattr(getattr(kernel, "_cache", None), "_cache_file", None)
-    if hasattr(kept, "_source_stamp"):
-        kept._source_stamp = (kept._source_stamp, _SOURCES)
-        stamped: Function = kernel
-        return stamped
-    fresh: Function = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath)(function)
-    return fresh
+    return kept(function, _STAMP, fastmath=fastmath)
 
 
 def _bitcast(source: Any, target: Any) -> Any:
