@@ -1198,7 +1198,7 @@ ROWS: list[Row] = [
         "networks: the first record's dtype is made everybody's",
         "oracle/torch/records.py",
         "if part.dtype != dtype:",
-        "part = part.to(dtype)\n                if False:",
+        "part = part.to(dtype)\n            if False:",
         "tests/oracle/torch/test_records.py",
     ),
     (
