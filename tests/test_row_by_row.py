@@ -96,8 +96,8 @@ def test_the_product_is_the_product():
     assert row_by_row(X, W[:, 0]).shape == (N,)
 
 
-@pytest.mark.parametrize("count", [1, 8, 31, 64, 255, 699])
-def test_one_record_more_moves_no_other_across_a_jump_of_the_curvature(count):
+@pytest.mark.parametrize("counts", [range(1, 130), range(255, 261), range(699, 705)])
+def test_one_record_more_moves_no_other_across_a_jump_of_the_curvature(counts):
     """Residuals are at Huber's threshold up to rounding, where the curvature goes from 1 to 0."""
     w = np.abs(W[:, 0])
     rows = np.abs(X)
@@ -107,8 +107,9 @@ def test_one_record_more_moves_no_other_across_a_jump_of_the_curvature(count):
     def total(n):
         return asked.of(GivenRows(rows[:n], rows[:n], rows[:n], np.zeros(n), np.ones(n)))
 
-    only = asked.of(GivenRows(*([rows[count : count + 1]] * 3), np.zeros(1), np.ones(1)))
-    np.testing.assert_allclose(total(count + 1) - total(count), only, atol=1e-10)
+    for count in counts:
+        only = asked.of(GivenRows(*([rows[count : count + 1]] * 3), np.zeros(1), np.ones(1)))
+        np.testing.assert_allclose(total(count + 1) - total(count), only, atol=1e-10)
 
 
 def test_matrix_products_fail_this_test():
