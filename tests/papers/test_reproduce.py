@@ -26,10 +26,7 @@ def strict(constant):
 
 @pytest.mark.parametrize("piece", MEASURED, ids=lambda piece: piece.module)
 def test_a_committed_file_says_where_every_cell_comes_from(piece, tmp_path):
-    path = reproduction.COMMITTED / f"{piece.module}.json"
-    if not path.exists():
-        pytest.skip("nothing of it stands committed")
-    text = path.read_text()
+    text = (reproduction.COMMITTED / f"{piece.module}.json").read_text()
     file = json.loads(text, parse_constant=strict)
     assert {"commit", "command", "date", "environment", "seeds", "seconds"} <= set(file)
     assert file["environment"]["packages"]["numpy"]
@@ -71,8 +68,8 @@ def test_a_data_set_by_name_is_all_of_its_cells(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", MEASURED, ids=lambda piece: piece.module)
 def test_a_whole_page_is_drawn_from_what_stands_committed(piece, tmp_path):
-    if (file := kept(piece)) is None:
-        pytest.skip("nothing of it stands committed")
+    file = kept(piece)
+    assert file is not None
     known = cells_of(file)
     text = page.write_page(piece, known, known, tmp_path, quick=False).read_text()
     assert "## In full" in text
